@@ -1,8 +1,9 @@
-// gelu(y) = y · Φ(y), where Φ is the normal distribution's, and its gradient Φ(y) + y · φ(y), φ being its density.
+// gelu(y) = y · Φ(y), where Φ is the normal distribution function, and its gradient Φ(y) + y · φ(y), where φ is the
+// density.
 //
-// By a = |y|, e = exp(−a² / 4) and q(a) = Φ(−a) / e², t = 1 / (1 + 0.24 · a) times a polynomial whose relative
-// error is below 1e-6 as far as a is 15; behind that e² is 0. The two factors e come last and one by one: Φ(y) may be
-// subnormal where y · Φ(y) is not.
+// Both are computed from a = |y|, e = exp(−a² / 4) and q(a) = Φ(−a) / e². q is t = 1 / (1 + 0.24 · a) times a
+// polynomial whose relative error is below 1e-6 up to a = 15, beyond which e² is 0. The two factors e come last, one at
+// a time: Φ(y) may be subnormal where y · Φ(y) is not.
 
 struct Tail {
     a: real4,
@@ -11,10 +12,10 @@ struct Tail {
 }
 
 fn tail_of(y: real4) -> Tail {
-    // A comparison by the bits, here and below: compilers make a minimum or maximum of others, which loses NaN.
+    // Compares bits, here and below: compilers turn other comparisons into a minimum or maximum, which loses NaN.
     let a = select(abs(y), real4(15.0), at_most_zero(real4(15.0) - abs(y)));
     let t = real4(1.0) / (real4(1.0) + real4(0.24) * a);
-    let s = (real4(0.24) * a) * t; // 1 − t, of which q is 1 / 2 at 0
+    let s = (real4(0.24) * a) * t; // 1 − t; q is 1 / 2 where it is 0
     var q = real4(-0.025770564);
     q = q * s + real4(0.1059088);
     q = q * s - real4(0.12842923);
@@ -36,7 +37,7 @@ fn activation(y: real4) -> real4 {
 
 fn activation_gradient(y: real4, diff: real4) -> real4 {
     let tail = tail_of(y);
-    let density = real4(0.39894228) * tail.a; // a / √(2π), and e² makes a · φ(a) of it
-    let below = ((diff * (tail.q - density)) * tail.e) * tail.e; // of −a
+    let density = real4(0.39894228) * tail.a; // a / √(2π); times e² it is a · φ(a)
+    let below = ((diff * (tail.q - density)) * tail.e) * tail.e; // the gradient at −a
     return select(diff - below, below, y < real4());
 }

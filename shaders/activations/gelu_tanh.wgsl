@@ -1,7 +1,7 @@
 // GELU by a hyperbolic tangent: y · (1 + tanh(u)) / 2 with u = √(2/π) · (y + 0.044715 · y³), which is y · s with
 // s = 1 / (1 + exp(−2 · u)), and its gradient s · (1 + y · (1 − s) · 2 · u′).
 //
-// By t = exp(−|u|), as silu.wgsl has it. Beyond 15 t is 0.
+// Both are computed from t = exp(−|u|), as in silu.wgsl. Where |y| is above 15, t is 0.
 
 fn activation(y: real4) -> real4 {
     let t = exp(-abs(inner(y)));
@@ -10,7 +10,7 @@ fn activation(y: real4) -> real4 {
 
 fn activation_gradient(y: real4, diff: real4) -> real4 {
     let t = exp(-abs(inner(y)));
-    let larger = real4(1.0) / (real4(1.0) + t * t); // of s and 1 − s
+    let larger = real4(1.0) / (real4(1.0) + t * t); // the larger of s and 1 − s
     let smaller = (t * t) * larger;
     let negative = y < real4();
     let near = near_zero(y);
@@ -19,7 +19,7 @@ fn activation_gradient(y: real4, diff: real4) -> real4 {
     return select(diff * slope, ((diff * t) * slope) * t, negative) * larger;
 }
 
-// By the bits: compilers may make a minimum of another comparison, as `clamp` is, which loses NaN.
+// Compares bits: compilers may turn another comparison into a minimum, as in `clamp`, which loses NaN.
 fn near_zero(y: real4) -> real4 {
     return select(y, real4(15.0) * sign(y), at_most_zero(real4(15.0) - abs(y)));
 }

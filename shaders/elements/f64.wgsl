@@ -1,4 +1,4 @@
-// The type that sums are kept in, and everything else between loading and storing.
+// The type of sums, and of everything else between loading and storing.
 
 alias real = f64;
 alias real2 = vec2<f64>;

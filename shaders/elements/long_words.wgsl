@@ -1,4 +1,4 @@
-// Storage in words of 64 bits: two of 32, the first in the low half.
+// Storage in words of 64 bits: each holds two words of 32, the first in the low half.
 
 fn split_long(long: u64) -> vec2<u32> {
     return vec2(u32(long), u32(long >> 32u));

@@ -1,15 +1,15 @@
 // Batch norm, group norm and layer norm forward, four elements at a time: dst = x̂ · gamma + beta, where
-// x̂ = (x − shift) · r + base, x is src, or for layer norm src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon)
-// and base = −δ · r. To batch norm and group norm a residual is added after that (`residual_after`), and then comes the
-// activation, if there is one.
-// Mean and variance take one reading. Elements come in blocks of at most 32, each with a shift of its own, an element of
-// it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
-// with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
-// the merged mean is kept.
+// x̂ = (x − shift) · r + base, x is src, or for layer norm src + residual, mean = shift + δ,
+// r = 1 / sqrt(variance + epsilon) and base = −δ · r. Batch norm and group norm add a residual after that
+// (`residual_after`). The activation, if there is one, comes last.
+// Mean and variance need one reading. Elements come in blocks of at most 32. Each block's shift is one of its elements,
+// so that plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ,
+// M2) with mean = shift + δ and variance = M2 / count, and merge by Chan's formula. A merge keeps the shift that is
+// nearer to the merged mean.
 
 #import records, activation, inverse_deviation
 
-// What an element's result depends on beside the element.
+// All that an element's result depends on besides the element.
 struct Coefficients {
     shift: real4,
     base: real4, // x̂ of shift
@@ -20,10 +20,10 @@ struct Coefficients {
 
 struct Element {
     x: real4,
-    after: real4, // is added to the layer's output
+    after: real4, // added to the layer's output
 }
 
-// Four channels side by side, or four parts of one.
+// Statistics of four channels side by side, or of four shares of one.
 struct Accumulator {
     count: real4,
     shift: real4,
@@ -34,7 +34,7 @@ struct Accumulator {
 // Count, shift, δ, M2.
 alias Total = real4;
 
-// Of tensors, where statistics are given; else nothing is known before.
+// Loads statistics where they are given; otherwise nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4()); }
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
@@ -45,7 +45,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return Coefficients(coefficients.shift, coefficients.base, coefficients.r, params.gamma, params.beta);
 }
 
-// Of records (shift, base · gamma + beta, r · gamma, 0).
+// Reads records (shift, base · gamma + beta, r · gamma, 0).
 fn coefficients_of(words: Words) -> Coefficients {
     return Coefficients(words.x, words.y, words.z, real4(1.0), real4());
 }
@@ -54,28 +54,28 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(coefficients.shift[i], coefficients.base[i] * coefficients.gamma[i] + coefficients.beta[i], coefficients.r[i] * coefficients.gamma[i], 0.0);
 }
 
-// Of a row, whose record is (shift, base, r, 0), with its last two words.
+// For a row, whose record is (shift, base, r, 0): adds the record's last two words to the coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
     return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta);
 }
 
-// Coefficients with what follows from its sums. Before, it says what dst is made of x̂: r is 1 and base 0, or in a record gamma
-// and beta.
+// Adds what follows from the sums to the coefficients. Until then r and base say how dst follows from x̂: they are 1
+// and 0, or, where they come from a record, gamma and beta.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
-    // Without elements nothing is written. The condition keeps a compiler from (x − (shift + δ)) · r.
+    // Without elements nothing is written. The condition keeps a compiler from computing (x − (shift + δ)) · r.
     let base = select(real4(), -sums.delta * r, sums.count > real4());
     return Coefficients(sums.shift, base, r, coefficients.r * coefficients.gamma, coefficients.base * coefficients.gamma + coefficients.beta);
 }
 
-// The records of four channels, side by side.
+// Derives the records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     let given = Coefficients(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
     let coefficients = with_sums(given, sums, scalars);
     return Words(coefficients.shift, coefficients.base * coefficients.gamma + coefficients.beta, coefficients.r * coefficients.gamma, real4());
 }
 
-// The same of channels that share statistics with others.
+// Derives the records of channels that share statistics with others.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     let all = with_sums(coefficients, group, scalars);
     return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, real4());
@@ -114,15 +114,15 @@ fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
     return (element.x - coefficients.shift) * coefficients.r + coefficients.base;
 }
 
-// A record has gamma and beta in r and base.
+// A channel's record holds gamma and beta in r and base.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
     let y = x_hat(element, coefficients);
     if residual_after { return Outputs(activation(y + element.after), element.x); }
     return Outputs(activation(y), element.x);
 }
 
-// What is empty has no shift: the distance from 0 to the other's is no step, and its square may overflow, which
-// compilers may compute first.
+// An empty accumulator has no shift: the distance from 0 to the other's shift is no step, and its square, which a
+// compiler may compute first, may overflow.
 fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
     let count = a.count + b.count;
     let total = max(count, real4(1.0));
@@ -139,7 +139,7 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
     );
 }
 
-// The same of one channel.
+// Merges the sums of one channel.
 fn merge_totals(a: Total, b: Total) -> Total {
     let count = a.x + b.x;
     let total = max(count, 1.0);
@@ -178,7 +178,7 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
 
 fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     let mean = block.e / max(block.count, real4(1.0));
-    // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
+    // Only rounding makes this negative. Drivers turn NaN into 0 in `max` with 0, and in `select`.
     let m2 = abs(block.e2 - block.e * mean);
     return merge(sums, Accumulator(block.count, block.shift, mean, m2));
 }
@@ -195,8 +195,8 @@ fn accumulator_of(words: Words) -> Accumulator {
     return Accumulator(words.x, words.y, words.z, words.w);
 }
 
-// Mean and biased variance of four channels, the first `count`, and running statistics, which channels without elements leave
-// as they are.
+// Writes mean and biased variance of the first `count` of four channels, and updates running statistics, except those
+// of channels without elements.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     let mean = sums.shift + sums.delta;
     store_first_mean(vec4_index, mean, count);

@@ -1,12 +1,12 @@
-// The gradient of batch norm, of group norm and of layer norm, four elements at a time. diff_dst is first taken through the
-// activation that follows the layer, if there is one.
+// The gradient of batch norm, of group norm and of layer norm, four elements at a time. If an activation follows the
+// layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean.
 
 #import records, activation, inverse_deviation
 
-// What an element's result depends on beside the element.
+// All that an element's result depends on besides the element.
 struct Coefficients {
     mean: real4,
     r: real4,
@@ -16,22 +16,22 @@ struct Coefficients {
     b: real4,
 }
 
-// What sums and result are made of.
+// The values from which sums and result are computed.
 struct Element {
     d: real4,
     xhat: real4,
 }
 
-// Four sums side by side, of one channel or of four.
+// Four running sums side by side, of one channel or of four.
 struct Accumulator {
     d: real4,
     d_xhat: real4,
 }
 
-// The four of one channel added up.
+// The sums of one channel.
 alias Total = real2;
 
-// Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four channels, without gamma.
+// Loads mean and r = 1 / sqrt(variance + epsilon) of four channels from tensors, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
     return Coefficients(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
@@ -41,7 +41,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.beta, coefficients.a, coefficients.b);
 }
 
-// Of records (mean, r, gamma, beta).
+// Reads records (mean, r, gamma, beta).
 fn coefficients_of(words: Words) -> Coefficients {
     return Coefficients(words.x, words.y, words.z, words.w, real4(), real4());
 }
@@ -50,14 +50,14 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(coefficients.mean[i], coefficients.r[i], coefficients.gamma[i], coefficients.beta[i]);
 }
 
-// The same with what follows from the means of the sums. Those of a group's channels are weighted with gamma already.
+// Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
     if of_groups { return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, means.z, means.w); }
     let scale = scale_of(coefficients);
     return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, scale * means.x, scale * means.y);
 }
 
-// gamma, unless it counts for the activation alone.
+// gamma, or 1 where gamma matters only to the activation.
 fn scale_of(coefficients: Coefficients) -> real4 {
     if gamma_ignored { return real4(1.0); }
     return coefficients.gamma;
@@ -79,17 +79,17 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     return Element(activation_gradient(xhat * coefficients.gamma + coefficients.beta, inputs.diff_dst), xhat);
 }
 
-// The residual's gradient is what the mask leaves of diff_dst.
+// The residual's gradient is diff_dst after the mask.
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(coefficients.r * ((scale_of(coefficients) * element.d - coefficients.a) - element.xhat * coefficients.b), element.d);
 }
 
-// Where mean and variance are constants, a and b are 0, and src counts for the activation alone.
+// Where mean and variance are constants, a and b are 0, and src matters only to the activation.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(coefficients.r * (scale_of(coefficients) * element.d), element.d);
 }
 
-// An element's terms, those that are inside.
+// The terms of the elements that are inside.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
     return Accumulator(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
 }
@@ -98,7 +98,7 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
     return Accumulator(a.d + b.d, a.d_xhat + b.d_xhat);
 }
 
-// The sums with gamma, where it varies between the elements of a row, or between the channels of a group.
+// Weights the sums with gamma where it varies between the elements of a row, or between the channels of a group.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     if gamma_ignored { return sums; }
     return Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
@@ -108,18 +108,19 @@ fn horizontal_sum(sums: Accumulator) -> Total {
     return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
 }
 
-// Coefficients with what follows from its sums, or from those of its group.
+// Adds what follows from the channel's sums, or from its group's, to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     if of_groups { return combine(coefficients, derived_of_group(coefficients, sums, sums, scalars)); }
     return combine(coefficients, derived(0u, sums, scalars));
 }
 
-// What `combine` asks for, as records side by side: the means of sums.
+// Derives the records that `combine` reads, side by side: the means of the sums.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
-// The same of channels that share statistics with others: the channel's own sums, then the means of the group's.
+// Derives the records of channels that share statistics with others: a channel's own sums, then the means of its
+// group's.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
 }
@@ -136,7 +137,7 @@ fn accumulator_of(words: Words) -> Accumulator {
     return Accumulator(words.x, words.y);
 }
 
-// The parameters' gradients of four channels, the first `count`.
+// Writes the parameters' gradients of the first `count` of four channels.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     store_first_diff_beta(vec4_index, sums.d, count);
     store_first_diff_gamma(vec4_index, sums.d_xhat, count);

@@ -3,7 +3,7 @@
 
 #import records, activation, inverse_deviation
 
-// What an element's result depends on beside the element.
+// All that an element's result depends on besides the element.
 struct Coefficients {
     mean_square: real4,
     r: real4,
@@ -14,15 +14,15 @@ struct Element {
     x: real4,
 }
 
-// Four sums of x² side by side.
+// Four running sums of x² side by side.
 struct Accumulator {
     x2: real4,
 }
 
-// The four of one row added up.
+// The sum of one row.
 alias Total = real;
 
-// Nothing is known before.
+// Nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients(real4(), real4(), real4(1.0));
 }
@@ -31,7 +31,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return Coefficients(coefficients.mean_square, coefficients.r, params.gamma);
 }
 
-// Of records (0, 0, r, 0).
+// Reads records (0, 0, r, 0).
 fn coefficients_of(words: Words) -> Coefficients {
     return Coefficients(real4(), words.z, real4(1.0));
 }
@@ -40,29 +40,29 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(0.0, 0.0, coefficients.r[i], 0.0);
 }
 
-// Of a row, with the last two words of its record.
+// Adds the last two words of a row's record to its coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
     return Coefficients(coefficients.mean_square, words.x, coefficients.gamma);
 }
 
-// Coefficients with what follows from its sums.
+// Adds what follows from the sums to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
     return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma);
 }
 
-// The records of four channels, side by side.
+// Derives the records of four rows, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     let coefficients = with_sums(statistics_of(vec4_index, scalars.epsilon), sums, scalars);
     return Words(real4(), real4(), coefficients.r, real4());
 }
 
-// (0, Σ x², 0, 0), as `finish` takes it.
+// (0, Σ x², 0, 0), as `finish` reads it.
 fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
     return real4(0.0, coefficients.mean_square.x * count, 0.0, 0.0);
 }
 
-// What is known of a row, as tensors.
+// Writes the statistics of a row to tensors.
 fn store_row(row: u32, coefficients: Coefficients) {
     store_one_mean_square(row, coefficients.mean_square.x);
 }
@@ -75,7 +75,7 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(activation(element.x * coefficients.r * coefficients.gamma), element.x);
 }
 
-// An element's terms, those that are in the row.
+// The terms of the elements that are in the row.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
     return Accumulator(select(real4(), element.x * element.x, inside));
 }
@@ -100,7 +100,7 @@ fn accumulator_of(words: Words) -> Accumulator {
     return Accumulator(words.y);
 }
 
-// The mean of the squares of four rows, the first `count`.
+// Writes the mean of squares of the first `count` of four rows.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     store_first_mean_square(vec4_index, nan_unless_finite(sums.x2 * scalars.inverse_count), count);
 }

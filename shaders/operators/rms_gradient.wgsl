@@ -4,28 +4,28 @@
 
 #import records, activation, inverse_deviation
 
-// What an element's result depends on beside the element.
+// All that an element's result depends on besides the element.
 struct Coefficients {
     r: real4,
     gamma: real4,
     b: real4,
 }
 
-// What sums and result are made of.
+// The values from which sums and result are computed.
 struct Element {
     d: real4,
     xhat: real4,
 }
 
-// Four sums side by side, of one channel or of four.
+// Four running sums side by side, of one channel or of four.
 struct Accumulator {
     d_xhat: real4,
 }
 
-// The four of one channel added up.
+// The sums of one channel.
 alias Total = real;
 
-// Of tensors: r = 1 / sqrt(mean_square + epsilon) of four channels, without gamma.
+// Loads r = 1 / sqrt(mean_square + epsilon) of four channels from tensors, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients(inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
 }
@@ -34,7 +34,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return Coefficients(coefficients.r, params.gamma, coefficients.b);
 }
 
-// Of records (0, r, gamma, 0).
+// Reads records (0, r, gamma, 0).
 fn coefficients_of(words: Words) -> Coefficients {
     return Coefficients(words.y, words.z, real4());
 }
@@ -43,12 +43,12 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(0.0, coefficients.r[i], coefficients.gamma[i], 0.0);
 }
 
-// The same with what follows from the means of the sums.
+// Adds what follows from the means of the sums.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
     return Coefficients(coefficients.r, coefficients.gamma, scale_of(coefficients) * means.y);
 }
 
-// gamma, unless it counts for the activation alone.
+// gamma, or 1 where gamma matters only to the activation.
 fn scale_of(coefficients: Coefficients) -> real4 {
     if gamma_ignored { return real4(1.0); }
     return coefficients.gamma;
@@ -63,7 +63,7 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(coefficients.r * (scale_of(coefficients) * element.d - element.xhat * coefficients.b));
 }
 
-// An element's terms, those that are inside.
+// The terms of the elements that are inside.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
     return Accumulator(select(real4(), element.d * element.xhat, inside));
 }
@@ -72,7 +72,7 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
     return Accumulator(a.d_xhat + b.d_xhat);
 }
 
-// The sums with gamma, where it varies between the elements of a row.
+// Weights the sums with gamma where it varies between the elements of a row.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     return Accumulator(sums.d_xhat * scale_of(coefficients));
 }
@@ -81,7 +81,7 @@ fn horizontal_sum(sums: Accumulator) -> Total {
     return (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w);
 }
 
-// What `combine` asks for, as records side by side: the means of sums.
+// Derives the records that `combine` reads, side by side: the means of the sums.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     return Words(real4(), sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
@@ -98,7 +98,7 @@ fn accumulator_of(words: Words) -> Accumulator {
     return Accumulator(words.y);
 }
 
-// The parameters' gradients of four columns, the first `count`.
+// Writes the parameters' gradients of the first `count` of four columns.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     store_first_diff_gamma(vec4_index, sums.d_xhat, count);
 }

@@ -1,11 +1,11 @@
-// Layer norm forward over rows that registers hold, four elements at a time: dst = x̂ · gamma + beta, where
-// x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and base = −δ · r.
-// Accumulator of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
-// second ones are exact whatever the mean is, and of equal elements 0.
+// Layer norm forward over rows in registers, four elements at a time: dst = x̂ · gamma + beta, where
+// x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and
+// base = −δ · r. Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the
+// mean that follows. The second sums are exact whatever the mean is, and 0 for equal elements.
 
 #import records, activation, inverse_deviation
 
-// What an element's result depends on beside the element.
+// All that an element's result depends on besides the element.
 struct Coefficients {
     shift: real4,
     delta: real4,
@@ -20,16 +20,16 @@ struct Element {
     x: real4,
 }
 
-// Four sums side by side.
+// Four running sums side by side.
 struct Accumulator {
     e: real4,
     e2: real4,
 }
 
-// The four of one row added up.
+// The sums of one row.
 alias Total = real2;
 
-// Nothing is known before.
+// Nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients();
 }
@@ -50,23 +50,23 @@ fn next_reduction(coefficients: Coefficients) -> Coefficients {
     return next;
 }
 
-// Coefficients with what follows from its sums.
+// Adds what follows from the sums to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     var known = coefficients;
     known.delta = sums.e * scalars.inverse_count;
-    // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
+    // Only rounding makes this negative. Drivers turn NaN into 0 in `max` with 0, and in `select`.
     known.variance = nan_unless_finite(abs(sums.e2 * scalars.inverse_count - known.delta * known.delta));
     known.r = inverse_deviation(known.variance, scalars.epsilon);
     known.base = -known.delta * known.r;
     return known;
 }
 
-// (count, shift, δ, M2), as `finish` takes them.
+// (count, shift, δ, M2), as `finish` reads them.
 fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
     return real4(count, coefficients.shift.x, coefficients.delta.x, coefficients.variance.x * count);
 }
 
-// What is known of a row, as tensors.
+// Writes the statistics of a row to tensors.
 fn store_row(row: u32, coefficients: Coefficients) {
     store_one_mean(row, coefficients.shift.x + coefficients.delta.x);
     store_one_variance(row, coefficients.variance.x);
@@ -81,7 +81,7 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(activation(xhat * coefficients.gamma + coefficients.beta), element.x);
 }
 
-// An element's terms, those that are in the row.
+// The terms of the elements that are in the row.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
     let e = select(real4(), element.x - coefficients.shift, inside);
     return Accumulator(e, e * e);

@@ -1,7 +1,7 @@
-// For parameters that vary along axes which do not fold to (outer, channels, inner). There are up to 8 leading axes.
-// `join_axes` makes the row-major index over all of them from an index over the axes that the parameters keep and one
-// over those that are reduced; `kept_index` is the way back. Axis a has `axis…a` indices (1 where there is no such
-// axis) and is kept if bit a of `kept_axes` is set.
+// Indices for parameters that vary along axes that do not fold to (outer, channels, inner). There are up to 8 leading
+// axes. `join_axes` makes the row-major index over all of them from an index over the axes that are kept, along which
+// the parameters vary, and one over those that are reduced; `kept_index` goes back to the former. Axis a has `axis…a`
+// indices (1 where there is no such axis) and is kept if bit a of `kept_axes` is set.
 
 struct Digits {
     index: u32,

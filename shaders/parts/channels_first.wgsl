@@ -1,6 +1,6 @@
-// What the channels-first kernels share. A plane is the `inner` consecutive elements of one channel at one index n of N:
-// plane number n · channels + c, or with general axes what axes.wgsl says. Indices are relative to the bound window,
-// which begins at element `window` of the tensor, a multiple of a vector's elements.
+// Shared by the channels-first kernels. A plane is the `inner` consecutive elements of one channel at one index n of N:
+// plane number n · channels + c, or with general axes the index that axes.wgsl makes. Indices are relative to the bound
+// window, which begins at element `window` of the tensor, a multiple of a vector's elements.
 
 #import axes
 

@@ -1,19 +1,19 @@
-// Sums of columns, which the row kernels write.
+// Sums of columns, as the row kernels write them.
 
 #import body, paired_sums
 
 var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
-// Invocations of a workgroup, from the first on, that have sums of columns to write.
+// The number of invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
     if !add_thread_rows { return workgroup_size; }
-    // Invocations `threads_per_row` apart have the same columns; where rows do not begin at vec4s, those four times as far
-    // apart.
+    // Invocations `threads_per_row` apart have the same columns; where rows do not begin at vec4s, those four times as
+    // far apart.
     return select(min(4u * threads_per_row, workgroup_size), threads_per_row, same_columns);
 }
 
-// The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed order,
-// and the first of them get the result. Every invocation calls it.
+// The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed
+// order, and the first of them get the result. Every invocation calls it.
 fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
     let keep = writers();
     if keep == workgroup_size { return own; }
@@ -26,7 +26,7 @@ fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
         workgroupBarrier();
     }
     let total = shared_sums[local];
-    workgroupBarrier(); // they are written again for the next columns
+    workgroupBarrier(); // they are overwritten for the next columns
     return total;
 }
 

@@ -1,5 +1,5 @@
-// Partial sums of four columns side by side, two columns to a record: record `first` + column / 2 has those of an even
-// column and of the next.
+// Stores partial sums of four columns side by side, two columns to a record: record `first` + column / 2 has those of
+// an even column and of the next.
 
 #import body
 

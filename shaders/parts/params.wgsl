@@ -10,7 +10,7 @@ fn select_params(f: Params, t: Params, condition: vec4<bool>) -> Params {
     return Params(select(f.gamma, t.gamma, condition), select(f.beta, t.beta, condition));
 }
 
-// One of the four, for all of them.
+// Repeats gamma and beta of element i for all four.
 fn splat_params(params: Params, i: u32) -> Params {
     return Params(real4(params.gamma[i]), real4(params.beta[i]));
 }
@@ -26,7 +26,7 @@ fn params_before(before: Params, own: Params, misalignment: u32) -> Params {
     );
 }
 
-// Each the first of four.
+// Takes gamma and beta of the first element of each.
 fn params_side_by_side(a: Params, b: Params, c: Params, d: Params) -> Params {
     return Params(
         real4(a.gamma.x, b.gamma.x, c.gamma.x, d.gamma.x),

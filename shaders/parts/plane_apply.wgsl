@@ -1,6 +1,6 @@
-// What the kernels share that write the outputs of a plane, or of a chunk of it. A vector is stored by the invocation in
-// whose part it begins; where the plane ends inside a vector, the elements behind it are of the next plane in storage.
-// The kernel defines `plane_coefficients`, those of a plane, and `outputs_of`.
+// Shared by the kernels that write the outputs of a plane, or of a chunk of it. A vector is stored by the team in whose
+// range it begins; where the plane ends inside a vector, the elements after it belong to the next plane in storage. The
+// kernel defines `plane_coefficients`, those of a plane, and `outputs_of`.
 
 #import body, vectors
 
@@ -16,11 +16,11 @@ fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start
         for (var k = 0u; k < vector_vec4s; k++) {
             let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
             var coefficients = own;
-            // The first vec4 of a vector is in the plane in which that begins.
+            // The first vec4 of a vector is in the plane where the vector begins.
             if vec4_aligned && k > 0u { coefficients = select_coefficients(own, next, vec4(elements.x >= plane_end)); }
             var value = outputs_of(inputs[k], coefficients);
             if narrow {
-                // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
+                // By `select`: with a store to an element of a vector here, FXC takes minutes, or gives up.
                 for (var i = 0u; i < 4u; i++) {
                     let other = plane_coefficients(plane + (elements[i] - plane_start) / uniforms.inner);
                     value = select_outputs(value, outputs_of(inputs[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));

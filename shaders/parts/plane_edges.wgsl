@@ -1,9 +1,10 @@
-// How planes lie in vec4s. Constants of the text pick the code, for on a software driver a branch that is not taken
+// How planes lie in vec4s. Constants of the text pick the code, since on a software driver a branch that is not taken
 // costs as much as one that is.
 
 #import vectors
 
-// Which of a vec4's elements are in the range: a plane's neighbours in its first and last vec4 are not.
+// Says which of a vec4's elements are in the range. The first and last vec4 of a plane may hold elements of its
+// neighbours.
 fn inside_of(range: vec2<u32>, vec4_index: u32) -> vec4<bool> {
     if vector_aligned { return vec4(true); }
     if vec4_aligned {

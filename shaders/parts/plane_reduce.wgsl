@@ -1,8 +1,9 @@
-// What the kernels share that add up a plane, or a chunk of it.
+// Shared by the kernels that add up a plane, or a chunk of it.
 
 #import body, plane_edges
 
-// Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
+// Adds a block of vectors to the sums: those before `end` of `block_vectors` vectors, `threads_per_plane` apart from
+// `first` on.
 fn add_block(sums: Accumulator, range: vec2<u32>, first: u32, end: u32, coefficients: Coefficients) -> Accumulator {
     var block = Block();
     for (var b = 0u; b < block_vectors; b++) {

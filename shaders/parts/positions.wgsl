@@ -1,5 +1,5 @@
-// Where an element stands in a tensor, or a column in a row, along which `row_channels` channels alternate: the channel, and
-// the element of its plane of `inner` elements.
+// The position of an element in a tensor, or of a column in a row, along which `row_channels` channels alternate: its
+// channel, and its index in the channel's plane of `inner` elements.
 
 struct Position {
     channel: u32,
@@ -24,7 +24,7 @@ fn next_position(position: Position) -> Position {
     return next;
 }
 
-// The channels of four from a position on, which moves behind them.
+// The channels of four elements from a position on; moves the position past them.
 fn four_channels(position: ptr<function, Position>) -> vec4<u32> {
     let first = *position;
     let next = next_position(first);

@@ -1,11 +1,11 @@
-// Records of the workspace: four words that say what is known of a channel, or a partial sum of it.
+// Records of the workspace: four words that hold a channel's coefficients, or a partial sum of it.
 
-// Numbers that an operator needs beside its tensors.
+// Numbers that an operator needs besides its tensors.
 struct Scalars {
     epsilon: real,
-    inverse_count: real, // of the elements that share statistics
-    running_weight: real, // of the batch in running statistics
-    running_correction: real, // 1 where their variance is the unbiased one, else 0
+    inverse_count: real, // 1 / the number of elements that share statistics
+    running_weight: real, // the batch's in running statistics
+    running_correction: real, // 1 where the running variance is unbiased, else 0
 }
 
 // gamma and beta of four elements.

@@ -1,7 +1,7 @@
-// The sum over `count` neighbouring invocations of a row, a power of two, where they are of one subgroup. There is no
+// Sums over `count` neighbouring invocations of a row, a power of two, that belong to one subgroup. There is no
 // barrier: a GPU's subgroups do not wait for each other, and a software driver keeps the row in registers.
-// Invocations are packed into subgroups by their index, as all compilers do where a workgroup has one dimension
-// and is made of whole subgroups of one size.
+// It relies on invocations being packed into subgroups by their index. All compilers do so where a workgroup has one
+// dimension and consists of whole subgroups of one size.
 
 #import body
 

@@ -1,5 +1,5 @@
-// The sum over `count` neighbouring invocations of a row, a power of two, through workgroup memory, which is that of
-// the sums of columns.
+// Sums over `count` neighbouring invocations of a row, a power of two, through the workgroup memory of the sums of
+// columns.
 
 #import body, column_sums
 
@@ -15,6 +15,6 @@ fn row_sum(local: u32, count: u32, own: Accumulator) -> Total {
         workgroupBarrier();
     }
     let sum = horizontal_sum(shared_sums[local - thread]);
-    workgroupBarrier(); // they are written again for the next row
+    workgroupBarrier(); // they are overwritten for the next row
     return sum;
 }

@@ -1,18 +1,18 @@
-// What the row kernels (layer and RMS norm) share. A row is `columns` elements with statistics of its own; gamma and the
+// Shared by the row kernels (layer and RMS norm). A row is `columns` elements with statistics of its own; gamma and the
 // parameters' gradients lie along it. `threads_per_row` neighbouring invocations, a power of two, share a row and hold
 // `column_vectors` vectors of its columns each; the workgroup's other invocations do other rows. Both are constants of
 // the text: a compiler keeps an array in registers if it is as long as the loops over it.
 //
-// `misalignment` is how many elements behind the start of a vec4 a row begins: vec4 q of a row holds columns
-// 4q − misalignment to 4q − misalignment + 3. `aligned` says that it is 0 for every row. All rows that an invocation of
-// the fused kernels walks have the same misalignment, so that it keeps to the same columns and holds their gamma. Such
-// rows are `row_step` apart; `misalignments` workgroups share the rows of a tile, so that each keeps to its own. Vectors
-// of two vec4s are for rows that begin at such vectors.
+// `misalignment` is the number of elements from the start of a vec4 to the start of a row in it: vec4 q of a row holds
+// columns 4q − misalignment to 4q − misalignment + 3. `aligned` says that it is 0 for every row. All rows that an
+// invocation of the fused kernels walks have the same misalignment, so that it keeps to the same columns and holds
+// their gamma. Such rows are `row_step` apart; `misalignments` workgroups share the rows of a tile, so that each keeps
+// to its own misalignment. Vectors of two vec4s are for rows that begin at such vectors.
 
 #import vectors
 
-// The first row of a workgroup, and the end of its rows: it does some side by side from the first on, then
-// those `row_step` further.
+// The first row of a workgroup, and the end of its rows. It does some neighbouring rows from the first on, then those
+// `row_step` further on.
 fn rows_of(row_tile: u32) -> vec2<u32> {
     let split_start = row_tile / uniforms.misalignments * uniforms.tile_rows;
     return vec2(
@@ -21,17 +21,17 @@ fn rows_of(row_tile: u32) -> vec2<u32> {
     );
 }
 
-// Where a row begins in a vec4.
+// The number of elements before a row in its first vec4.
 fn misalignment_of(row: u32) -> u32 {
     return row * uniforms.columns % 4u;
 }
 
-// The row's first vector in the window. It may be before the window, where a window begins inside a row.
+// The row's first vector, relative to the window. Where the window begins inside a row, it may be before the window.
 fn first_vector_of(row: u32) -> u32 {
     return row * uniforms.columns / vector_elements - uniforms.window / vector_elements;
 }
 
-// Columns of a vec4's elements. One before the row is above all columns.
+// The columns of a vec4's elements. That of an element before the row wraps, and is above all columns.
 fn columns_of(vec4_index: u32, misalignment: u32) -> vec4<u32> {
     return vec4(4u * vec4_index - misalignment) + vec4(0u, 1u, 2u, 3u);
 }

@@ -1,10 +1,10 @@
-// What rows_fused does where rows begin at vec4s.
+// The functions of rows_fused for rows that begin at vec4s.
 
 #import records, params, vectors
 
-const same_columns: bool = true; // an invocation's columns in every row
+const same_columns: bool = true; // at the same position in any row, an invocation has the same ones
 
-// gamma and beta of a vec4's columns; of one behind the row's end, those of the last.
+// gamma and beta of a vec4's columns; past the row's end, those of its last vec4.
 fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
     return load_params(min(vec4_index, uniforms.row_vec4s - 1u));

@@ -1,10 +1,10 @@
-// What rows_fused does where rows do not begin at vec4s. A vector is one vec4.
+// The functions of rows_fused for rows that do not begin at vec4s. A vector is one vec4.
 
 #import records, params, rows, vectors
 
-const same_columns: bool = false; // of an invocation and of others in its place of other rows
+const same_columns: bool = false; // at the same position in another row, an invocation may have others
 
-// gamma and beta of a vec4's columns, each put together from two vec4s; 0 behind the row's end and before its start,
+// gamma and beta of a vec4's columns, each assembled from two vec4s; 0 after the row's end and before its start,
 // where a buffer may hold anything.
 fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
@@ -15,7 +15,7 @@ fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     return select_params(Params(), params_before(before, own, misalignment), inside);
 }
 
-// Stores the elements of a vector that are in the row, below `end`; the others are its neighbours' or nobody's.
+// Stores the elements of a vector that are in the row, below `end`; the others belong to its neighbours or to none.
 fn store_in_row(vector: u32, outputs: VectorOutputs, columns: vec4<u32>, end: u32) {
     store_some_outputs(vector, outputs[0], columns < vec4(end));
 }

@@ -1,14 +1,15 @@
-// What rows_reduce and rows_apply share. They do the rows that rows_fused cannot: those too long for registers, or all
-// on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of columns.
+// Shared by rows_reduce and rows_apply, which do the rows that rows_fused cannot: those too long for registers, or all
+// rows on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of
+// columns.
 
 #import rows, records
 
-const same_columns: bool = true; // an invocation keeps to its columns in every row
+const same_columns: bool = true; // an invocation has the same ones in every row
 
 struct Tile {
-    row: u32, // the invocation's first
-    end: u32, // behind the last
-    vector: u32, // the first of the row's
+    row: u32, // the invocation's first row
+    end: u32, // one after its last row
+    vector: u32, // its first vector of a row
 }
 
 fn tile_at(tile: u32, local: u32) -> Tile {
@@ -20,7 +21,7 @@ fn tile_at(tile: u32, local: u32) -> Tile {
     );
 }
 
-// gamma and beta of four columns; behind the last ones, of those.
+// gamma and beta of four columns; past the row's end, those of its last vec4.
 fn params_vec4(vec4_index: u32) -> Params {
     let inside = min(vec4_index, (uniforms.columns - 1u) / 4u);
     var gamma = real4(1.0);
@@ -34,7 +35,7 @@ fn params_vec4(vec4_index: u32) -> Params {
     return Params(gamma, beta);
 }
 
-// A vector of a row, or what stands in for one that is behind the window.
+// A vector of a row; past the window, the window's last vector stands in.
 fn vector_in_window(first: u32, vector: u32) -> u32 {
     if complete { return first + vector; }
     return min(first + vector, uniforms.last_vector);

@@ -1,4 +1,4 @@
-// The numbers that an operator needs beside its tensors, of a kernel's uniforms.
+// Takes the numbers that an operator needs besides its tensors from a kernel's uniforms.
 
 #import records
 

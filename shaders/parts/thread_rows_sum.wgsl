@@ -1,5 +1,5 @@
-// Accumulator over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
-// `threads_per_row`. A tree, in an order that never changes. Their number is a power of two.
+// Sums over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
+// `threads_per_row`. Their number is a power of two. They add in a tree, in an order that never changes.
 
 #import body, threads
 
@@ -17,6 +17,6 @@ fn sum_of_thread_rows(local: u32, own: Accumulator) -> Accumulator {
         workgroupBarrier();
     }
     let total = shared_sums[thread_of(local, uniforms.threads_per_row)];
-    workgroupBarrier(); // they may be written again
+    workgroupBarrier(); // they may be overwritten
     return total;
 }

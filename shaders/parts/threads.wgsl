@@ -1,7 +1,7 @@
-// How a workgroup is divided into teams of `threads` invocations, a power of two. By bits, for a GPU has no
-// instruction for a division, which takes a dozen.
+// How a workgroup is divided into teams of `threads` invocations, a power of two. Computed by bits, since a GPU has no
+// instruction for division, which takes a dozen.
 
-// An invocation's place in its team.
+// An invocation's position in its team.
 fn thread_of(local: u32, threads: u32) -> u32 {
     return local & (threads - 1u);
 }

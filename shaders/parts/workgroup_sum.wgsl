@@ -1,10 +1,10 @@
-// Accumulator over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
+// Sums over a workgroup, in a tree whose order never changes. `workgroup_size` is a power of two.
 
 #import body
 
 var<workgroup> scratch: array<Total, workgroup_size>;
 
-// Leaves in scratch[0] the sum over all invocations.
+// Leaves the sum over all invocations in scratch[0].
 fn workgroup_sum(local: u32, value: Total) {
     scratch[local] = value;
     workgroupBarrier();

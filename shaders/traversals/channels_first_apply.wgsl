@@ -1,17 +1,18 @@
 // The elementwise pass, channels first. A gradient writes diff_src, from src, diff_dst and the means of the sums that
-// finish.wgsl left. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
-// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is not bound but for an
-// activation.
-// A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
+// finish.wgsl wrote. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m
+// and b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is bound only for an activation.
+// A forward pass writes dst, from src and the record that finish.wgsl or pack_statistics.wgsl wrote for each channel.
 //
-// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile: `tile_planes` planes, or one
-// chunk of one plane; `threads_per_plane` invocations share a plane. A vector is stored by the invocation in whose
-// chunk it begins. Where a plane ends inside a vector, the elements behind it take the next plane's coefficients.
+// A channel's elements are planes of `inner` consecutive elements. A workgroup does a tile: `tile_planes` planes, or
+// one chunk of one plane. A team of `threads_per_plane` invocations shares a plane. A vector is stored by the team in
+// whose chunk it begins. Where a plane ends inside a vector, the elements after its end use the next plane's
+// coefficients.
 //
-// Bindings: src (of a gradient by batch statistics or with an activation, or a forward pass), diff_dst and mask (of a
-// gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
-// diff_residual; or dst written.
-// Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
+// Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
+// (for a gradient), residual (for a forward pass) read; workspace read; diff_src written, or diff_dst in place, and
+// with a mask diff_residual; or dst written.
+// Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
+// n more out for a mask.
 
 #import tiles, threads, body, records, channels_first, plane_apply
 
@@ -39,7 +40,7 @@ fn channels_first_apply(
     }
 }
 
-// Of the plane's channel; past the last plane there is nothing to write, so any will do.
+// The coefficients of the plane's channel. Past the last plane nothing is written, so any will do.
 fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
     let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));

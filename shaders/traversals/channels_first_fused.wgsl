@@ -1,22 +1,23 @@
-// The whole gradient or forward pass in one dispatch, channels first: for channels so short that their second reading
-// comes from a cache. For the gradient of batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with
-// a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass takes the statistics of src and writes
-// dst by them.
+// The whole gradient or forward pass in one dispatch, channels first, for channels so short that a cache
+// serves their second reading. For the gradient of batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with
+// a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass computes the statistics of src and
+// writes dst by them.
 //
-// A workgroup has a tile of channels, a multiple of 4, some of them at a time. Each channel's planes of `inner`
-// consecutive elements are added up by `planes_at_once` teams of `threads_per_plane` invocations. Then, behind a
-// barrier, diff_src or dst is written: of the whole tile at the end, since a vector may hold elements of two channels, or, if
-// `in_turns`, of the channels that were just read. At every index of N a tile begins with a whole vector, so that
+// A workgroup does a tile of channels, a multiple of 4, some of them at a time. `planes_at_once` teams of
+// `threads_per_plane` invocations add up each channel's planes of `inner` consecutive elements. After a barrier they
+// write diff_src or dst: for the whole tile at the end, since a vector may hold elements of two channels, or, if
+// `in_turns`, for the channels that were just read. At every index of N a tile begins with a whole vector, so that
 // no other workgroup writes to its vectors.
 //
-// Group norm's channels are those of all samples, and N has one index (`of_groups`). A tile is made of whole groups of
-// `group_channels` channels: what a channel's elements need is of its group, whose sums are put together behind a
-// barrier. The channels' own sums go to workspace[sums + c], for finish.wgsl to derive from them what else is written.
+// Group norm's channels are those of all samples, and N has one index (`of_groups`). A tile consists of whole groups of
+// `group_channels` channels: a channel's elements need its group's sums, which are combined after a barrier. The
+// channels' own sums go to workspace[sums + c], from which finish.wgsl derives the other results.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation), mask
-// read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional) written. Of groups none of these two, and workspace (optional).
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation),
+// mask read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional)
+// written. For groups workspace (optional) takes the place of these two.
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
-// (optional) read and written; dst, mean, variance written. Of groups no statistics, and workspace.
+// (optional) read and written; dst, mean, variance written. For groups workspace takes the place of statistics.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
 #import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel
@@ -30,7 +31,7 @@ fn channels_first_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let channel_threads = uniforms.threads_per_plane * uniforms.planes_at_once; // invocations of a channel
+    let channel_threads = uniforms.threads_per_plane * uniforms.planes_at_once; // invocations that share a channel
     let member = thread_of(local, channel_threads);
     let place = team_of(local, channel_threads);
     let planes_at_once = team_of(workgroup_size, channel_threads);
@@ -41,8 +42,8 @@ fn channels_first_fused(
     let first = index * uniforms.tile_channels;
     let present = min(uniforms.tile_channels, uniforms.channels - first);
 
-    // A tile has no more channels than the workgroup has invocations. No loop: FXC would take the next one's
-    // barriers for divergent.
+    // A tile has no more channels than the workgroup has invocations. Not a loop: FXC would take the barriers
+    // of the next loop for divergent.
     if local < uniforms.tile_channels {
         let channel = min(first + local, uniforms.channels - 1u);
         stats[local] = record_of_channel(channel, uniforms.epsilon);
@@ -67,7 +68,7 @@ fn channels_first_fused(
             totals[i] = scratch[local];
         }
         workgroupBarrier();
-        // The invocation writes what it read itself, so that diff_src may be written in diff_dst's place.
+        // An invocation writes only where it read, so that diff_src may overwrite diff_dst.
         if in_turns && i < present {
             apply_to_channel(first + i, i, member);
         }
@@ -102,7 +103,7 @@ fn channels_first_fused(
         store_results(first / 4u + vec4_index, sums, count, scalars());
     }
     if !in_turns {
-        storageBarrier(); // diff_dst was read before diff_src is written in its place
+        storageBarrier(); // all of diff_dst is read before diff_src overwrites it
         for (var i = place; i < present; i += planes_at_once) {
             apply_to_channel(first + i, i, member);
         }
@@ -130,13 +131,13 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> Total {
     return horizontal_sum(sums);
 }
 
-// What the tile's channel i adds to its group.
+// The sums that the tile's channel i adds to its group's.
 fn in_group(i: u32) -> Total {
     let sums = accumulator_of(splat(words_of_total(totals[i])));
     return total_of(weigh(sums, coefficients_of(splat(stats[i]))), 0u);
 }
 
-// Of the tile's channel i; past the last there is nothing to write, so any will do.
+// The coefficients of the tile's channel i. Past the last channel nothing is written, so any will do.
 fn plane_coefficients(i: u32) -> Coefficients {
     let k = min(i, uniforms.tile_channels - 1u);
     return with_sums(coefficients_of(splat(stats[k])), accumulator_of(splat(words_of_total(totals[k]))), scalars());
@@ -153,7 +154,7 @@ fn apply_to_channel(channel: u32, i: u32, member: u32) {
     if !vector_aligned { next = plane_coefficients(i + 1u); }
     for (var n = team_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
         let start = plane_start_of(n, channel);
-        // Where the last vector ends behind the plane, that is in the plane of the tile's next channel, or past
+        // Where the last vector ends after the plane, its end is in the plane of the tile's next channel, or past
         // the tensor's end.
         apply_to_plane(i, own, next, start, vec2(start, start + uniforms.inner), thread);
     }

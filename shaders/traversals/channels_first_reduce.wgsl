@@ -1,14 +1,15 @@
-// The reduction, channels first (NCX): partial sums of each channel, for the gradient of batch norm Σ diff_dst and
-// Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead; over rows it takes each row for a channel.
+// The reduction, channels first (NCX): writes partial sums of each channel, for the gradient of batch norm Σ diff_dst
+// and Σ diff_dst · x̂. A forward pass writes partial statistics instead; over rows it treats each row as a channel.
 //
-// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `tile_planes` planes of one
+// A channel's elements are planes of `inner` consecutive elements. A workgroup does a tile, `tile_planes` planes of one
 // channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
-// `threads_per_plane` invocations share a plane.
-// With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
-// diff_src = gamma · r · diff_dst is written on the way.
+// A team of `threads_per_plane` invocations shares a plane.
+// With constant statistics the gradient does not need the sums: where planes begin at vectors, the same pass writes
+// diff_src = gamma · r · diff_dst.
 //
-// Bindings: src, diff_dst and mask (of a gradient) or residual (optional, of a forward pass over rows) read; workspace read
-// and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
+// Bindings: src, diff_dst and mask (for a gradient) or residual (optional, for a forward pass over rows) read;
+// workspace read and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text
+// writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 
 #import tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum
@@ -50,8 +51,8 @@ fn channels_first_reduce(
     }
 }
 
-// Writes a vector's outputs where mean and variance are constants. They need the coefficients and the elements, which are
-// loaded again, but no sums.
+// Writes a vector's outputs where mean and variance are constants. They need the coefficients and the elements, which
+// are loaded again, but no sums.
 fn store_in_passing(vector: u32, coefficients: Coefficients) {
     var inputs = load_vector_inputs(vector);
     var outputs = VectorOutputs();

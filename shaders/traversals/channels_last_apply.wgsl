@@ -1,16 +1,16 @@
 // The elementwise pass, channels last. A gradient writes diff_src, from src, diff_dst and the means of the sums that
-// finish.wgsl left. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
-// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is not bound but for an
-// activation.
-// A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
+// finish.wgsl wrote. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m
+// and b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is bound only for an activation.
+// A forward pass writes dst, from src and the record that finish.wgsl or pack_statistics.wgsl wrote for each channel.
 //
 // Rows, columns and, with `general` axes, batches are those of channels_last_reduce.wgsl. An invocation owns some
 // vectors of columns, keeps their coefficients in registers and walks the rows of a tile.
 //
-// Bindings: src (of a gradient by batch statistics or with an activation, or a forward pass), diff_dst and mask (of a
-// gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
-// diff_residual; or dst written.
-// Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
+// Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
+// (for a gradient), residual (for a forward pass) read; workspace read; diff_src written, or diff_dst in place, and
+// with a mask diff_residual; or dst written.
+// Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
+// n more out for a mask.
 
 #import tiles, threads, body, records, vectors, channels_last
 

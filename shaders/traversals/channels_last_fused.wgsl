@@ -1,14 +1,15 @@
-// The whole gradient or forward pass in one dispatch, channels last: for small tensors whose channels are the last axis
-// and fill whole vectors (NXC, rank 2). For the gradient of batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b),
-// with a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass takes the statistics of src and
-// writes dst by them.
+// The whole gradient or forward pass in one dispatch, channels last, for small tensors whose channels are the last axis
+// and fill whole vectors (NXC, rank 2). For the gradient of batch norm diff_src =
+// r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward
+// pass computes the statistics of src and writes dst by them.
 //
 // An invocation owns a vector of channels in every `thread_rows`-th row and adds up its elements. The invocations of
 // a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src or
-// dst where it has read.
+// dst where it read.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation), mask
-// read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional) written.
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation),
+// mask read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional)
+// written.
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
 // (optional) read and written; dst, mean, variance written.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
@@ -24,7 +25,7 @@ fn channels_last_fused(
     let thread_rows = team_of(workgroup_size, uniforms.threads_per_row);
     let thread_row = team_of(local, uniforms.threads_per_row);
     let own = tile_of(workgroup) * uniforms.threads_per_row + thread_of(local, uniforms.threads_per_row);
-    // Beside the last vector of channels there are no rows to read, and that one's statistics stand in.
+    // Past the last vector of channels there are no rows to read, and the last vector's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);
     var coefficients: array<Coefficients, vector_vec4s>;
@@ -35,7 +36,7 @@ fn channels_last_fused(
         sums[k] = Accumulator();
     }
 
-    // In blocks, so that the roundings of equal terms do not pile up.
+    // In blocks, so that the rounding errors of equal terms do not pile up.
     for (var start = thread_row; start < rows; start += block_rows * thread_rows) {
         let end = min(rows, start + block_rows * thread_rows);
         var blocks = array<Block, vector_vec4s>();

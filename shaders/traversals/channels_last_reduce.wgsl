@@ -1,23 +1,23 @@
-// The reduction, channels last (NXC, rank 2, short planes): partial sums of each channel, for the gradient of batch norm
-// Σ diff_dst and Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead, which are never `paired`.
+// The reduction, channels last (NXC, rank 2, short planes): writes partial sums of each channel, for the gradient of
+// batch norm Σ diff_dst and Σ diff_dst · x̂. A forward pass writes partial statistics instead, which are never
+// `paired`.
 //
-// The tensor is read as rows of `width` columns. A row has `repeats` outer indices of channels · inner elements side by
-// side, as many as fill whole vectors; column j is of channel (j / inner) mod channels. A single row may end inside its
-// last vector. An invocation owns some vectors of columns, `threads_per_row` apart, and walks the rows of a split; the
-// invocations of a workgroup that own the same columns add up their sums in a fixed order. Then they write
+// The tensor is read as rows of `width` columns. A row holds `repeats` outer indices of channels · inner elements side
+// by side, as many as fill whole vectors; column j belongs to channel (j / inner) mod channels. A single row may end
+// inside its last vector. An invocation owns some vectors of columns, `threads_per_row` apart, and walks the rows of a
+// split; the invocations of a workgroup that own the same columns add up their sums in a fixed order. Then they write
 // * workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0) for column j;
 // * or, if `paired`, two columns to a record, from workspace[partials + split · width / 2] on;
 // * or, if `by_channel`, where a workgroup owns whole rows, a channel's columns added up, to
 //   workspace[partials + split · channels + c].
-// With `general` axes the last axis is kept: `row_channels` channels. A batch is an index over the other kept axes; its
-// indices over the reduced axes are rows, or, if `in_one_piece`, read as rows like those of a tensor by itself, made
-// of whole rows. Column j, of index k = j / row_channels of the row, has its partial sum at
+// With `general` axes the last axis is kept and has `row_channels` channels. A batch is an index over the other kept
+// axes. Its rows are its indices over the reduced axes, or, if `in_one_piece`, those of a tensor by itself, which
+// consists of whole rows. Column j is in repeat k = j / row_channels of its row, and its partial sum at
 // (split · repeats + k) · channels + batch · row_channels + j mod row_channels.
-// With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
-// written on the way.
+// With constant statistics the gradient does not need the sums: the same pass writes diff_src = gamma · r · diff_dst.
 //
-// Bindings: src, diff_dst and mask (of a gradient) read; workspace read and written; diff_src and with a mask diff_residual
-// (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
+// Bindings: src, diff_dst and mask (for a gradient) read; workspace read and written; diff_src and with a mask
+// diff_residual (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward), and n out if diff_src is bound.
 
 #import tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums
@@ -57,7 +57,7 @@ fn channels_last_reduce(
                 let row_start = row_start_of(batch, row);
                 var inputs = load_vector_inputs(vector_of(row_start, first, p));
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    // What is behind the tensor may be no number, and a shift of none would stay in the sums.
+                    // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
                     blocks[p][k] = begin(select_inputs(Inputs(), inputs[k], inside));
                 }
@@ -131,7 +131,7 @@ fn store_columns(batch: u32, split: u32, j: u32, sums: Accumulator) {
     }
 }
 
-// A column's number among those of all splits.
+// The number of a column's partial sum among those of all splits.
 fn number_of(batch: u32, split: u32, j: u32) -> u32 {
     let width = vector_elements * uniforms.width_vectors;
     if !general { return split * width + j; }

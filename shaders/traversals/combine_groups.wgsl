@@ -1,15 +1,15 @@
-// Puts the sums of channels together that share statistics: groups of `group_channels` channels, side by side, of all
-// samples. The sums of channel c are workspace[sums + c]. Their place takes, for the elementwise pass, what the channel
-// needs of its group:
-// of a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means of
-// gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
-// of a forward pass (shift, base · gamma + beta, r · gamma, 0), where the statistics are the group's.
+// Combines the sums of channels that share statistics: groups of `group_channels` neighbouring channels, of all
+// samples. The sums of channel c are workspace[sums + c]. They are replaced by the record that the elementwise pass
+// needs:
+// * for a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means
+//   of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
+// * for a forward pass (shift, base · gamma + beta, r · gamma, 0), where the statistics are the group's.
 //
-// `threads` invocations, a constant of the text and a power of two, share four groups. What the gradient knows of a channel is
-// workspace[stats + c].
+// `threads` invocations, a constant of the text and a power of two, share four groups. A gradient reads the
+// coefficients of channel c from workspace[stats + c].
 //
-// Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass read; workspace read and written.
-// Moves a record of each channel in, of a gradient two, and one out.
+// Bindings: gamma (optional: 1), beta (optional: 0) for a forward pass read; workspace read and written.
+// Moves a record of each channel in, two for a gradient, and one out.
 
 #import tiles, body, params, records, scalars, one_channel
 
@@ -21,11 +21,11 @@ fn combine_groups(
     @builtin(local_invocation_index) local: u32,
 ) {
     let vec4_index = tile_of(workgroup) * (workgroup_size / threads) + local / threads;
-    // Past the last group, that one stands in.
+    // Past the last group, the last one stands in.
     let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.groups - 1u));
     let first = group * uniforms.group_channels;
 
-    // In two tiers, as finish.wgsl does it.
+    // In two tiers, for the reason that finish.wgsl gives for its three.
     var total = Accumulator();
     var some = Accumulator();
     var count_added = 0u;
@@ -49,7 +49,7 @@ fn combine_groups(
             }
             workgroupBarrier();
         }
-        storageBarrier(); // all sums were read before others take their place
+        storageBarrier(); // all sums are read before they are replaced
         total = shared_sums[local - local % threads];
     }
     if 4u * vec4_index >= uniforms.groups { return; }
@@ -68,7 +68,7 @@ fn own_sums(channel: vec4<u32>) -> Accumulator {
     return accumulator_of(load_records(vec4(uniforms.sums) + channel));
 }
 
-// What is known of four channels before their sums.
+// The coefficients of four channels that are known before their sums.
 fn coefficients_at(channel: vec4<u32>) -> Coefficients {
     if statistics_given { return coefficients_of(load_records(vec4(uniforms.stats) + channel)); }
     let params = params_side_by_side(

@@ -1,24 +1,25 @@
-// Adds the partial sums of each channel in a fixed order and writes what follows from them: the parameters' gradients,
-// for batch norm diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and for the elementwise pass the means
-// workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). For rows, read "row" or "column" for "channel".
-// A forward pass merges partial statistics, (count, shift, δ, M2), in the same way. It writes mean and variance, of RMS
-// norm mean_square, and takes them into running_mean and running_variance; for the elementwise pass of batch norm and layer
-// norm workspace[means + c] = (shift, base · gamma + beta, r · gamma, 0), base = −δ · r, where gamma is 1 and beta 0 unless they
-// are of channels.
+// Adds up the partial sums of each channel in a fixed order and writes what follows from them: the parameters'
+// gradients (for batch norm diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂) and, for the elementwise pass, the
+// means workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). For kernels
+// over rows, read "row" or "column" for "channel".
+// A forward pass merges partial statistics, (count, shift, δ, M2), in the same way. It writes mean and variance, or for
+// RMS norm mean_square, and updates running_mean and running_variance with them. For the elementwise pass of batch norm
+// and layer norm it writes workspace[means + c] = (shift, base · gamma + beta, r · gamma, 0) with base = −δ · r, where
+// gamma is 1 and beta 0 unless they belong to channels.
 //
 // `threads` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
-// so that several devices can add theirs in between. Of a forward pass `sums` has a record of each channel for each of the
-// `shards`, of which a device writes its own.
-// Where there are very many partial sums, they are added to subtotals first (`to_subtotals`): subtotal s of four channels
-// goes to workspace[subtotals + 2 · (s · vec4s + vec4)] and the next record, or is `added` to what is there. Statistics
-// need four records.
+// so that several devices can add theirs in between. For a forward pass `sums` has a record of each channel for each of
+// the `shards`, and a device writes those of its own shard.
+// Where there are very many partial sums, they are first added up to subtotals (`to_subtotals`): subtotal s of four
+// channels goes to workspace[subtotals + 2 · (s · vec4s + vec4)] and the next record, or is `added` to the subtotal
+// that is there. Statistics need four records.
 // Partial sum p of channel c is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
-// record (`paired`), half of workspace[partials + c / 2 + p · partial_stride].
+// record (`paired`), it is half of workspace[partials + c / 2 + p · partial_stride].
 //
-// Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass over channels read; running_mean, running_variance
-// (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta, mean, variance,
-// mean_square (optional) written.
+// Bindings: gamma (optional: 1), beta (optional: 0) for a forward pass over channels read; running_mean,
+// running_variance (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta,
+// mean, variance, mean_square (optional) written.
 // Moves the partial sums in, 2 C elements out, or 2 C for each subtotal.
 
 #import tiles, body, records, scalars
@@ -35,13 +36,13 @@ fn finish(
     let tile = tile_of(workgroup);
     let subtotal = tile / uniforms.channel_tiles;
     let vec4_index = tile % uniforms.channel_tiles * (workgroup_size / threads) + local / threads;
-    // Past the last channel, that one stands in.
+    // Past the last channel, the last one stands in.
     let channel = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(channels - 1u));
 
     var sums = Accumulator();
     if !from_sums {
-        // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
-        // sign: 32 parts, 32 times such a sum, all the rest.
+        // In three tiers, so that rounding errors of one sign do not pile up in a channel of millions of equal
+        // terms: 32 partial sums, 32 such sums, and all of those.
         let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
         let first_pair = uniforms.partials + 2u * min(vec4_index, vec4s - 1u);
         var some = Accumulator();
@@ -122,7 +123,7 @@ fn finish(
     store_results(vec4_index, sums, count, scalars);
 }
 
-// Puts a channel's sums into the buffer `sums`.
+// Writes a channel's sums to the buffer `sums`.
 fn send(channel: u32, words: real4) {
     if paired_records {
         store_of_sums(channel, words.x);
@@ -136,7 +137,7 @@ fn send(channel: u32, words: real4) {
     }
 }
 
-// What the buffer `sums` holds of four channels.
+// Reads a shard's sums of four channels from the buffer `sums`.
 fn received(channel: vec4<u32>, shard: u32) -> Accumulator {
     let channels = vec4(uniforms.channels);
     if paired_records {

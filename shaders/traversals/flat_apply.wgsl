@@ -1,11 +1,12 @@
-// The elementwise pass of a forward pass with a residual and an activation, which keeps what the gradient needs of it:
-// dst = relu(norm + residual), and mask, whose word w says in bit i whether element 32 · w + i passes, unless norm +
-// residual is at most 0. Words know nothing of channels: elements are taken in the order of the tensor, each with the record
-// of its channel.
+// The elementwise pass of a forward pass with a residual and an activation, which keeps a mask for the gradient. It
+// writes dst = relu(norm + residual), and mask: bit i of word w says whether element 32 · w + i passes, which it does
+// unless norm + residual is at most 0. A word ignores the bounds of channels, so elements are done in the tensor's
+// order, each with the record of its channel.
 //
-// A workgroup takes a tile of `workgroup_size` words. An invocation does eight vec4s, `workgroup_size` apart, and behind a
-// barrier puts the bits of eight neighbouring vec4s into a word.
-// Where channels are channels of samples whose rows alternate between channels (`sampled`), a sample has `sample` elements.
+// A workgroup does a tile of `workgroup_size` words. An invocation does eight vec4s, `workgroup_size` apart, and after
+// a barrier puts the bits of eight neighbouring vec4s into a word.
+// Where the channels are those of all samples, whose rows alternate between channels (`sampled`), a sample has `sample`
+// elements.
 //
 // Bindings: src, residual read; workspace read; dst, mask written.
 // Moves 2 n elements in; n, and n / 32 words, out.
@@ -52,13 +53,13 @@ fn flat_apply(
     for (var i = 0u; i < vec4s_of_a_word; i++) {
         word |= passed[vec4s_of_a_word * local + i] << (4u * i);
     }
-    // The mask is bound from an aligned place at or before the window.
+    // The mask is bound from an aligned position at or before the window.
     let before = uniforms.window % mask_unit;
     let word_index = (tile_start - uniforms.window + before) / 32u + local;
     if word_index < before / 32u + (uniforms.length + 31u) / 32u { mask[word_index] = word; }
 }
 
-// The channels of four elements from one on.
+// The channels of four elements from `index` on.
 fn channels_of(index: u32) -> vec4<u32> {
     let elements = min(vec4(index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.window + uniforms.length - 1u));
     if general {
@@ -75,7 +76,8 @@ fn channels_of(index: u32) -> vec4<u32> {
     return channels;
 }
 
-// With general axes: rows of `inner` elements, which are a plane's, or of channels that are kept.
+// An element's channel, with general axes. A row has `inner` elements: those of a plane, or, if `keeps_last`, one of
+// each of `inner` channels.
 fn channel_along_axes(element: u32) -> u32 {
     let row = kept_index(element / uniforms.inner);
     if keeps_last { return row * uniforms.inner + element % uniforms.inner; }

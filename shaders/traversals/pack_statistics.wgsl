@@ -1,11 +1,11 @@
-// Gathers what is known of each channel (or row) c in one record, workspace[stats + c]: for the gradient of batch norm
-// (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference (mean, 0, r · gamma, beta). An invocation does
-// four. Where an adapter binds too few buffers for all of that, a second dispatch takes gamma and beta into the records
-// (`again`).
+// Gathers the statistics and parameters of each channel (or row) c in one record, workspace[stats + c]: for the
+// gradient of batch norm (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference
+// (mean, beta, r · gamma, 0). An invocation does four channels. Where an adapter binds too few buffers for all of these
+// tensors, a second dispatch adds gamma and beta to the records (`again`).
 // Group norm's channels are those of all samples, each with the statistics of its group (`of_groups`).
 //
-// Bindings: mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written, and
-// `again` read.
+// Bindings: mean, variance (for RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written,
+// and `again` read.
 // Moves up to 4 C elements in, 4 C out.
 
 #import tiles, body, params, records, one_channel
@@ -33,7 +33,7 @@ fn pack_statistics(
     }
     var coefficients = statistics_of(vec4_index, uniforms.epsilon);
     if again {
-        // Past the last group, that one stands in.
+        // Past the last channel, the last one stands in.
         let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.channels - 1u));
         coefficients = coefficients_of(load_records(vec4(uniforms.stats) + group));
     }

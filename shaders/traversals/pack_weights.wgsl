@@ -1,4 +1,4 @@
-// gamma or beta as reals in the workspace, for rows where an adapter binds too few buffers:
+// Writes gamma or beta to the workspace as reals, for rows where an adapter binds too few buffers:
 // workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
 // Bindings: gamma (or beta, `of_beta`) read; workspace written. Moves a row's length in elements in and out.

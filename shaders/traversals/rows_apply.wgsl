@@ -3,12 +3,12 @@
 // A forward pass writes dst, from src, residual and each row's statistics, and with a residual the sum of both.
 //
 // Tiles are those of rows_reduce.wgsl. A vec4 is stored by the invocation in whose row it begins; where the row ends
-// inside it, the elements behind are the next rows'.
+// inside it, the elements after its end belong to the next rows.
 //
-// Bindings of a gradient: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation) read; workspace
-// read; diff_src written, or diff_dst in place.
-// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0, or
-// in the workspace) read; workspace read; dst, sum (with residual) written, at once or one after another.
+// Bindings of a gradient: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation) read;
+// workspace read; diff_src written, or diff_dst in place.
+// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0,
+// or in the workspace) read; workspace read; dst, sum (with residual) written, at once or one after another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, records, params, vectors, rows, rows_split
@@ -47,7 +47,7 @@ fn rows_apply(
                 if !aligned { own_params = params_of(vec4_of_row, misalignment); }
                 var value = outputs_of(inputs[k], own, own_params);
                 if narrow {
-                    // By `select`, as for planes.
+                    // By `select`, as in plane_apply.wgsl.
                     for (var i = 0u; i < 4u; i++) {
                         let other = applied_coefficients(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
                         let of_other = outputs_of(inputs[k], other, own_params);
@@ -82,7 +82,8 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
     return result(element_of(inputs, coefficients), coefficients);
 }
 
-// gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next.
+// gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
+// end.
 fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
     let columns = columns_of(vec4_index, misalignment);

@@ -1,17 +1,18 @@
-// The whole gradient or forward pass over rows in one reading: rows so short that the registers of the invocations that
-// share a row hold it. For the gradient of layer norm, with d = diff_dst · gamma,
-// diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A forward pass takes the statistics of src + residual and
-// writes dst by them, and with a residual that sum. If they are wanted, they are `stored` here; where elements of 16 bits
-// share words, what finish.wgsl makes them of is `kept` in workspace[stats + row].
+// The whole gradient or forward pass over rows in one reading, for rows so short that the invocations that share a row
+// hold it in registers. For the gradient of layer norm, with d = diff_dst · gamma,
+// diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A forward pass computes the statistics of
+// src + residual and writes dst by them, and with a residual that sum. Statistics that the caller wants are `stored`
+// here; where elements of 16 bits share words, the records from which finish.wgsl computes them are `kept` in
+// workspace[stats + row].
 //
 // An invocation walks some rows. The sums of each column, for layer norm of diff_dst and diff_dst · x̂, stay in
 // registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
-// each row's words of it are stored by themselves, or of a word that two rows share (`shares_words`) its half.
+// each row's words of it are stored separately; of a word that two rows share (`shares_words`), each row's half is.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (with an
+// Bindings of a gradient: src, diff_dst, mean, variance (for RMS norm mean_square), gamma (optional: 1), beta (with an
 // activation) read; workspace written; diff_src written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0) read; workspace
-// (optional), dst, sum (with residual), mean, variance, of RMS norm mean_square (`stored`) written.
+// (optional), dst, sum (with residual), mean, variance, for RMS norm mean_square (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned
@@ -41,7 +42,7 @@ fn rows_fused(
 
     var elements: array<array<Element, vector_vec4s>, column_vectors>;
     for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
-        // Past the last row, that one stands in and counts 0: barriers want all invocations.
+        // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
         let own = first + local / threads_per_row;
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);
@@ -61,7 +62,7 @@ fn rows_fused(
                 let inside = inside_row(column, row_vectors, misalignment, end);
                 let own_terms = terms(element, own_coefficients, inside);
                 if summed {
-                    // Rows past the last have no columns where they are not aligned.
+                    // Where rows are not aligned, `inside` has already left out rows past the last.
                     var counted = own_terms;
                     if aligned && threads_per_row < workgroup_size {
                         counted = terms(element, own_coefficients, inside & vec4(own < uniforms.rows));
@@ -109,7 +110,7 @@ fn rows_fused(
     }
 }
 
-// Which of a vec4's elements are in the row, if rows after the last one have no end.
+// Says which of a vec4's elements are in the row. Where rows are aligned, it does not leave out rows past the last.
 fn inside_row(column: u32, row_vectors: u32, misalignment: u32, end: u32) -> vec4<bool> {
     if !aligned { return columns_of(column, misalignment) < vec4(end); }
     if !complete { return vec4(column < row_vectors); }

@@ -3,9 +3,9 @@
 //
 // `threads_per_partial` neighbouring invocations write a partial sum of a row,
 // workspace[row_partials + row · partials_per_row + partial] = (Σd, Σ d·x̂, 0, 0). If they have the whole row
-// (`one_partial`), they write the means behind its statistics, workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m).
-// In the end the columns' sums are written: as partial sums, or, if one workgroup walks all rows, as diff_beta and
-// diff_gamma. Where rows do not begin at vec4s, an invocation puts its four columns together from two vec4s.
+// (`one_partial`), they write the means after its statistics, workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m).
+// At the end they write the columns' sums: as partial sums, or, if one workgroup walks all rows, as diff_beta and
+// diff_gamma. Where rows do not begin at vec4s, an invocation assembles its four columns from two vec4s.
 //
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation) read; workspace read and
 // written; diff_gamma, diff_beta (optional) written.
@@ -37,11 +37,11 @@ fn rows_reduce(
     }
 
     let partial = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_partial;
-    // Not from `tile`, which differs between invocations: they all run this loop alike.
+    // Not from `tile`, which differs between invocations: all of them must run this loop alike.
     let row_tile = index / uniforms.column_tiles;
     let rows = rows_of(row_tile);
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
-        // Past the last row, that one stands in, without columns: all invocations add up rows.
+        // Past the last row, the last one stands in, without columns: all invocations take part in the sums of rows.
         let own = base + local / threads_per_row;
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);

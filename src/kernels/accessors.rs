@@ -1,11 +1,12 @@
 //! How a tensor lies in storage, and the functions by which kernels read and write it.
 //!
 //! * `load_TENSOR(vec4) -> real4`, `store_TENSOR(vec4, value)`
-//! * `store_first_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
-//!   odd count's last 16-bit word the upper half is padding that belongs to the tensor; it becomes 0.
+//! * `store_first_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. If
+//!   the count of 16-bit elements is odd, the upper half of the last word is padding that belongs to the tensor; it
+//!   becomes 0.
 //! * `store_one_TENSOR(index, value)`: one element, of 32 bits or 64.
-//! * `store_some_TENSOR(vec4, value, some)`: the words of which all elements are among `some`.
-//! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_first_vector_TENSOR`: the same of vectors.
+//! * `store_some_TENSOR(vec4, value, some)`: the words whose elements are all among `some`.
+//! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_first_vector_TENSOR`: the same for vectors.
 
 use crate::DType;
 use std::fmt::Write;
@@ -28,22 +29,22 @@ pub(super) struct Storage {
     pub access: Access,
     /// An element of the binding's array is a vector of two vec4s.
     pub wide: bool,
-    /// Words are stored by halves, at the same time, so that they are atomic.
+    /// The halves of a word may be stored at the same time, so words are atomic.
     pub shared: bool,
 }
 
 /// A tensor's functions.
 pub(super) struct Accessors<'a> {
     pub storage: Storage,
-    /// The tensor, and the binding that it is read and written through.
+    /// The tensor, and the binding through which it is read and written.
     pub tensor: &'a str,
     pub array: &'a str,
-    /// The uniform with its length.
+    /// The uniform that holds its length.
     pub length: &'a str,
 }
 
 impl Storage {
-    /// Elements of a word of 32 bits, or for f64 of 64.
+    /// Elements in a word of 32 bits, or for f64 of 64.
     fn elements_of_a_word(&self) -> usize {
         match self.dtype {
             DType::F16 | DType::Bf16 => 2,
@@ -71,7 +72,7 @@ impl Storage {
         }
     }
 
-    /// Four elements as reals, of what storage holds.
+    /// Decodes four elements from storage to reals.
     fn decode(&self, stored: &str) -> String {
         let dtype = self.dtype;
         match (self.is_half(), self.access) {
@@ -82,7 +83,7 @@ impl Storage {
         }
     }
 
-    /// Four reals as storage holds them.
+    /// Encodes four reals for storage.
     fn encode(&self, value: &str) -> String {
         let dtype = self.dtype;
         match (self.is_half(), self.access) {
@@ -93,7 +94,7 @@ impl Storage {
         }
     }
 
-    /// The two vec4s of a wide element, and what joins them.
+    /// The two vec4s of a wide element, and the constructor that joins them.
     fn halves(&self) -> ([&'static str; 2], &'static str) {
         match (self.is_half(), self.access) {
             (true, Access::LongWords) => (["x", "y"], "vec2"),
@@ -103,7 +104,7 @@ impl Storage {
 }
 
 impl Accessors<'_> {
-    /// Reads of four elements; none where they are read by vectors alone.
+    /// The function that reads four elements, or a vector where elements are read only in vectors.
     pub fn load(&self) -> String {
         let Self { tensor, array, .. } = self;
         let storage = &self.storage;
@@ -148,8 +149,9 @@ impl Accessors<'_> {
         format!("fn load_{tensor}(vec4_index: u32) -> real4 {{\n{body}}}\n")
     }
 
-    /// Reads of diff_dst that leave out what a mask does: bit i of word w is of element 32 · w + i. Its binding begins at the
-    /// last multiple of `mask_unit` elements before the data's.
+    /// The function that reads diff_dst, with 0 for elements that the mask leaves out. Bit i of word w belongs to
+    /// element 32 · w + i. The mask's binding begins at the last multiple of `mask_unit` elements at or before the
+    /// data's.
     pub fn load_masked(&self, has_window: bool) -> String {
         let name = self.tensor;
         let unmasked = Accessors {
@@ -189,7 +191,7 @@ fn masked(value: real4, vec4_index: u32) -> real4 {{
         )
     }
 
-    /// Writes of four elements, and of some.
+    /// The functions that write four elements, and the first of them.
     pub fn store(&self) -> String {
         let Self { tensor, array, .. } = self;
         let storage = &self.storage;
@@ -228,7 +230,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         )
     }
 
-    /// Stores the words for whose first element `condition` holds, each by itself.
+    /// Stores one by one the words for whose first element `condition` holds.
     fn store_words(&self, condition: impl Fn(usize) -> String) -> String {
         let storage = &self.storage;
         let of_a_word = storage.elements_of_a_word();
@@ -255,7 +257,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         text
     }
 
-    /// What is behind the first `count` elements' words stays.
+    /// Keeps the words after those of the first `count` elements.
     fn store_some_of_long_words(&self) -> String {
         let array = self.array;
         match self.storage.is_half() {
@@ -275,7 +277,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         }
     }
 
-    /// The write of an element that has words of its own.
+    /// The function that writes one element, which shares no word with others.
     pub fn store_one(&self) -> String {
         let Self { tensor, array, .. } = self;
         format!(
@@ -283,7 +285,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         )
     }
 
-    /// Writes of some words of four elements, for vec4s that others store words of.
+    /// The function that writes some words of four elements, for a vec4 of which other invocations store words, too.
     pub fn store_some(&self) -> String {
         let tensor = self.tensor;
         if self.storage.shared {
@@ -306,7 +308,8 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         )
     }
 
-    /// The same where a word may be another row's, too: each stores its half, and what is behind the tensor's end becomes 0.
+    /// The same function where two rows may share a word: each stores its half, and elements past the tensor's end
+    /// become 0.
     fn store_halves(&self) -> String {
         let Self { tensor, array, .. } = self;
         format!(
@@ -322,7 +325,7 @@ fn store_halves_{tensor}(index: u32, word: u32, own: u32) {{
     if own == 0xffffffffu {{
         atomicStore(&{array}[index], word);
     }} else {{
-        // The own half changes by no other.
+        // No other invocation changes this half.
         atomicXor(&{array}[index], (atomicLoad(&{array}[index]) ^ word) & own);
     }}
 }}
@@ -332,7 +335,8 @@ fn store_halves_{tensor}(index: u32, word: u32, own: u32) {{
     }
 }
 
-/// Vectors of one vec4 or of two, one by one. No loop: lavapipe unrolls loops around at most one.
+/// The function that reads a vector of one vec4 or two, one by one. It has no loop: lavapipe unrolls loops around at
+/// most one.
 pub(super) fn load_vectors(tensor: &str, vec4s: u32) -> String {
     let loads = match vec4s {
         1 => format!("load_{tensor}(vector)"),
@@ -341,7 +345,7 @@ pub(super) fn load_vectors(tensor: &str, vec4s: u32) -> String {
     format!("fn load_vector_{tensor}(vector: u32) -> Vector {{\n    return Vector({loads});\n}}\n")
 }
 
-/// The same for writing.
+/// The functions that write such a vector.
 pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
     let (all, some) = match vec4s {
         1 => (
@@ -371,12 +375,12 @@ fn store_first_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
     )
 }
 
-/// Of a tensor that is not bound every element reads as one value.
+/// The function for a tensor that is not bound: every element reads as one value.
 pub(super) fn absent_load(tensor: &str, value: &str) -> String {
     format!("fn load_{tensor}(vec4_index: u32) -> real4 {{\n    return {value};\n}}\n")
 }
 
-/// Nothing is written to a tensor that is not bound.
+/// The functions for a tensor that is not bound: nothing is written.
 pub(super) fn absent_store(tensor: &str) -> String {
     format!(
         "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
@@ -385,12 +389,12 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
     )
 }
 
-/// No element is written by itself.
+/// The function for a tensor whose elements are not written singly.
 pub(super) fn absent_store_one(tensor: &str) -> String {
     format!("fn store_one_{tensor}(index: u32, value: real) {{}}\n")
 }
 
-/// The sums of all channels, one by one.
+/// The functions that read and write the sums of all channels, one by one.
 pub(super) fn sums(bound: bool) -> String {
     let (load, store) = match bound {
         true => ("sums[index]", "\n    sums[index] = value;\n"),

@@ -1,4 +1,4 @@
-//! The operators: the bodies of `shaders/operators/`, which say what a kernel computes of the elements that it walks.
+//! The operators: the bodies of `shaders/operators/`, which say what a kernel computes from the elements that it walks.
 
 #[cfg(test)]
 use super::Kernel;
@@ -14,50 +14,49 @@ pub(crate) enum Body {
     Gradient,
     /// The gradient of RMS norm.
     RmsGradient,
-    /// Batch norm and layer norm forward, by statistics of what they read.
+    /// Batch norm and layer norm forward, by the statistics of their input.
     Forward,
-    /// Batch norm forward, by statistics that are given.
+    /// Batch norm forward, by given statistics.
     Inference,
-    /// Layer norm forward over rows that registers hold.
+    /// Layer norm forward over rows in registers.
     RowsForward,
     /// RMS norm forward.
     RmsForward,
     /// The gradient of group norm.
     GroupGradient,
-    /// Group norm forward, by statistics of what it reads.
+    /// Group norm forward, by the statistics of its input.
     GroupForward,
-    /// Group norm forward, by statistics that are given.
+    /// Group norm forward, by given statistics.
     GroupInference,
 }
 
-/// What there is to say of a body.
+/// A body's description.
 struct Entry {
     #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]
     name: &'static str,
     file: File,
-    /// What it reads and writes element by element: the fields of WGSL's `Inputs` and `Outputs`.
+    /// The tensors that it reads and writes element by element: the fields of WGSL's `Inputs` and `Outputs`.
     inputs: &'static [Tensor],
     outputs: &'static [Tensor],
-    /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
+    /// The statistics that it reads, of elements that are normalized together. The last one plus epsilon is above 0.
     statistics: &'static [Tensor],
-    /// What else it reads.
+    /// The other tensors that it reads.
     reads: &'static [Tensor],
-    /// What else it writes.
+    /// The other tensors that it writes.
     writes: &'static [Tensor],
-    /// Whether a record holds the sums of two channels: a part of the sums is two words.
+    /// Whether a record holds the sums of two channels, two words each.
     pairs: bool,
-    /// How often the sums of a row that registers hold are taken.
+    /// How often a row in registers is reduced.
     row_reductions: u32,
-    /// Vectors of a plane, and rows of columns, that are added up before their sum is added to others. More than one vector:
-    /// each such block has a shift.
+    /// Vectors of a plane, and rows of columns, in a block. If that is more than one vector, each block has a shift.
     block_vectors: u32,
     block_rows: u32,
-    /// Reals of workgroup memory that a kernel has for each invocation, at most.
+    /// The most reals of workgroup memory that a kernel has for each invocation.
     shared_reals: u64,
 }
 
 impl Entry {
-    /// Of a gradient by plain sums.
+    /// The entry of a gradient by plain sums.
     const GRADIENT: Self = Self {
         name: "",
         file: file!("operators/gradient"),
@@ -72,7 +71,7 @@ impl Entry {
         block_rows: 64,
         shared_reals: 8,
     };
-    /// Of a forward pass by plain sums.
+    /// The entry of a forward pass by plain sums.
     const FORWARD: Self = Self {
         file: file!("operators/forward"),
         inputs: &[Tensor::Src, Tensor::Residual],
@@ -99,7 +98,7 @@ impl Body {
         Self::GroupInference,
     ];
 
-    /// That of a pass of a norm.
+    /// The body of a pass of a norm.
     pub fn of(norm: &Norm, pass: Pass) -> Self {
         let [forward, inference, gradient] = match norm {
             Norm::Batch(_) => [Self::Forward, Self::Inference, Self::Gradient],
@@ -108,7 +107,7 @@ impl Body {
                 Self::GroupInference,
                 Self::GroupGradient,
             ],
-            // These take the statistics of src in inference, too: that is a forward pass.
+            // These normalize by the statistics of src in inference, too, as in a forward pass.
             Norm::Layer { .. } => [Self::Forward, Self::Forward, Self::Gradient],
             Norm::Rms { .. } => [Self::RmsForward, Self::RmsForward, Self::RmsGradient],
         };
@@ -193,7 +192,7 @@ impl Body {
         }
     }
 
-    /// All that its kernels may bind.
+    /// All tensors that its kernels may bind.
     #[cfg(test)]
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
         let is_bound = move |&tensor: &Tensor| {
@@ -212,22 +211,22 @@ impl Body {
         self.entry().file
     }
 
-    /// What it reads element by element.
+    /// The tensors that it reads element by element.
     pub const fn inputs(self) -> &'static [Tensor] {
         self.entry().inputs
     }
 
-    /// What it writes element by element; the first is written in every pass.
+    /// The tensors that it writes element by element; the first is written in every pass.
     pub const fn outputs(self) -> &'static [Tensor] {
         self.entry().outputs
     }
 
-    /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
+    /// The statistics that it reads, of elements that are normalized together. The last one plus epsilon is above 0.
     pub const fn statistics(self) -> &'static [Tensor] {
         self.entry().statistics
     }
 
-    /// Whether its kernels read a tensor of the caller's.
+    /// Whether its kernels read one of the caller's tensors.
     pub fn reads(self, tensor: Tensor) -> bool {
         let entry = self.entry();
         [entry.inputs, entry.statistics, entry.reads]
@@ -235,7 +234,7 @@ impl Body {
             .any(|tensors| tensors.contains(&tensor))
     }
 
-    /// Whether its kernels write a tensor of the caller's.
+    /// Whether its kernels write one of the caller's tensors.
     pub fn writes(self, tensor: Tensor) -> bool {
         let entry = self.entry();
         entry.outputs.contains(&tensor) || entry.writes.contains(&tensor)
@@ -246,12 +245,12 @@ impl Body {
         self.entry().pairs
     }
 
-    /// Reals of workgroup memory that a kernel has for each invocation, at most.
+    /// The most reals of workgroup memory that a kernel has for each invocation.
     pub const fn shared_reals(self) -> u64 {
         self.entry().shared_reals
     }
 
-    /// Rows that the channels-last kernels add up before they add the sum to others.
+    /// Rows in a block of the channels-last kernels.
     pub fn block_rows(self) -> u64 {
         self.entry().block_rows.into()
     }
@@ -286,7 +285,7 @@ impl Body {
         )
     }
 
-    /// How often it takes the sums of a row that registers hold.
+    /// How often it reduces a row in registers.
     pub fn row_reductions(self) -> u64 {
         self.entry().row_reductions.into()
     }

@@ -21,7 +21,7 @@ uniforms! {
     struct ChannelsFirstApplyUniforms {
         /// outer · channels
         planes: u32,
-        /// Planes of a tile.
+        /// Planes in a tile.
         tile_planes: u32,
         tiles: PlaneTiles,
         means: u32,

@@ -23,21 +23,22 @@ uniforms! {
         channels: u32,
         groups: GroupSizes,
         inner: u32,
-        /// Channels of a workgroup, at most `workgroup_size`.
+        /// Channels in a workgroup's tile, at most `workgroup_size`.
         tile_channels: u32,
-        /// Invocations side by side on a plane.
+        /// Invocations in a team, which shares a plane.
         threads_per_plane: u32,
-        /// Groups of them on a channel's planes, at most `outer`.
+        /// Teams that share a channel's planes, at most `outer`.
         planes_at_once: u32,
         range: TileRange,
-        /// Where groups' channels leave their sums in the workspace.
+        /// Where the sums of groups' channels begin in the workspace.
         sums: u32,
         scalars: Scalars,
     }
 }
 
 impl ChannelsFirstFused {
-    /// Planes that an invocation takes part in, and its vectors of one: those that a plane touches, and that begin in it.
+    /// Planes in which an invocation takes part, and its vectors of a plane: those that the plane touches, and those
+    /// that begin in it.
     fn walk(&self, uniforms: &ChannelsFirstFusedUniforms) -> (u64, u64, u64) {
         let threads_per_plane = u64::from(uniforms.threads_per_plane.max(1));
         let begun = u64::from(uniforms.inner).div_ceil(4 * u64::from(self.vector_vec4s));
@@ -68,7 +69,7 @@ impl Describe for ChannelsFirstFused {
         turns * (1 + tree(group) + reduce) + of_groups + stores + turns * (1 + apply)
     }
 
-    /// A plane's neighbours count as 0.
+    /// Elements of neighbouring planes count as 0.
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let (planes, _, begun) = self.walk(uniforms);
         let of_groups = u64::from(body.of_groups()) * u64::from(uniforms.groups.group_channels);

@@ -17,7 +17,7 @@ constants! {
 uniforms! {
     struct ChannelsFirstReduceUniforms {
         outer: u32,
-        /// Planes of a tile.
+        /// Planes in a tile.
         tile_planes: u32,
         tiles: PlaneTiles,
         partials: u32,
@@ -25,7 +25,8 @@ uniforms! {
 }
 
 impl ChannelsFirstReduce {
-    /// Planes that an invocation takes part in, and its vectors of one: those that a plane touches, and that it fills.
+    /// Planes in which an invocation takes part, and its vectors of a plane: those that the plane touches, and those
+    /// that it fills.
     fn walk(&self, uniforms: &ChannelsFirstReduceUniforms, workgroup_size: u64) -> (u64, u64, u64) {
         let threads_per_plane = u64::from(uniforms.tiles.threads_per_plane.max(1));
         let vector = 4 * u64::from(self.vector_vec4s);
@@ -47,12 +48,12 @@ impl Describe for ChannelsFirstReduce {
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, vectors, _) = self.walk(uniforms, workgroup_size);
-        // And a block's result in passing.
+        // Each block's outputs are written on the way.
         let of_blocks = in_blocks(vectors, self.vector_vec4s, self.vector_vec4s.into());
         planes * (1 + of_blocks) + tree(workgroup_size)
     }
 
-    /// A plane's neighbours count as 0.
+    /// Elements of neighbouring planes count as 0.
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, _, vectors) = self.walk(uniforms, workgroup_size);
         planes * vectors * u64::from(self.vector_vec4s)

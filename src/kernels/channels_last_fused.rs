@@ -16,20 +16,20 @@ constants! {
 uniforms! {
     struct ChannelsLastFusedUniforms {
         rows: u32,
-        /// Whole vectors, also the length of mean, variance and the parameter gradients.
+        /// A number of whole vectors, and also the length of mean, variance and the parameter gradients.
         channels: u32,
-        /// Invocations side by side in a workgroup.
+        /// Invocations of a workgroup that are side by side in a row.
         threads_per_row: u32,
         /// Workgroups along x.
         grid_width: u32,
-        /// For buffers that end inside of a vector, which these do not.
+        /// For buffers that end inside a vector; these do not.
         length: u32,
         scalars: Scalars,
     }
 }
 
 impl ChannelsLastFused {
-    /// Invocations that own the same channels, and rows of each.
+    /// The number of invocations that own the same channels, and of rows that each walks.
     fn walk(&self, uniforms: &ChannelsLastFusedUniforms, workgroup_size: u64) -> (u64, u64) {
         let thread_rows = (workgroup_size / u64::from(uniforms.threads_per_row.max(1))).max(1);
         (thread_rows, u64::from(uniforms.rows).div_ceil(thread_rows))

@@ -19,9 +19,9 @@ constants! {
         whole: bool,
         /// Several invocations own the same columns.
         add_thread_rows: bool,
-        /// A channel's columns are added before they are written.
+        /// A channel's columns are added up before they are written.
         by_channel: bool,
-        /// Columns are channels, two to a record.
+        /// Columns are channels, and a record holds two of them.
         paired: bool,
     }
 }

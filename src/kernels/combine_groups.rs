@@ -1,4 +1,4 @@
-//! The kernel that puts the sums of a group's channels together.
+//! The kernel that combines the sums of a group's channels.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -14,21 +14,21 @@ constants! {
 
 uniforms! {
     struct CombineGroupsUniforms {
-        /// Of all samples.
+        /// The groups of all samples.
         groups: u32,
         group_channels: u32,
-        /// Channels of a sample.
+        /// Channels in a sample.
         parameters: u32,
         /// Workgroups along x.
         grid_width: u32,
-        /// Where what is known of channels, and their sums, begin in the workspace.
+        /// Where the channels' coefficients and their sums begin in the workspace.
         stats: u32,
         sums: u32,
         scalars: Scalars,
     }
 }
 
-/// Channels whose sums are added before the sum is added to others.
+/// Channels in a tier of the sum over a group's channels.
 pub(crate) const TIER: u64 = 32;
 
 impl Describe for CombineGroups {

@@ -1,5 +1,5 @@
-//! A kernel's constants and uniforms as Rust structs, from which their WGSL is made: a name that is wrong or missing
-//! does not compile.
+//! A kernel's constants and uniforms as Rust structs, from which their WGSL is made: with a wrong or missing name, the
+//! crate does not compile.
 
 /// The value of a constant of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ impl Constant {
 
 /// A type of a constant.
 pub(crate) trait ConstantType: Copy {
-    /// A value of this type, which stands for the type.
+    /// A value of this type, as a stand-in for the type.
     const SAMPLE: Constant;
     fn constant(self) -> Constant;
 }
@@ -43,7 +43,7 @@ impl ConstantType for u32 {
 
 /// A struct of the constants that a kernel's text begins with.
 pub(crate) trait Constants: Copy {
-    /// Their names, each with a value of its type.
+    /// The constants' names, each with a value of its type.
     const SAMPLES: &'static [(&'static str, Constant)];
     fn constants(&self) -> Vec<(&'static str, Constant)>;
 }
@@ -74,14 +74,14 @@ macro_rules! constants {
 }
 pub(super) use constants;
 
-/// What a field of a kernel's uniform struct is.
+/// The kind of a field of a kernel's uniform struct.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// A u32.
     Word,
     /// A number of the accumulator's type.
     Real,
-    /// Fields that several kernels have.
+    /// Fields that several kernels share.
     Group(&'static [(&'static str, Kind)]),
 }
 

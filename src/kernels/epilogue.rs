@@ -1,4 +1,4 @@
-//! What comes after a layer and is computed with it: an activation, and before that a residual that is added.
+//! The operations that follow a layer and are computed with it: an added residual, and an activation after that.
 
 use super::Body;
 use super::files::{File, file};
@@ -8,15 +8,15 @@ use crate::Activation;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Epilogue {
     pub activation: Activation,
-    /// Whether a residual is added. What passed the activation then stands in a mask, which a forward pass in training
-    /// writes and the gradient reads.
+    /// Whether a residual is added. Then a mask, which a forward pass in training writes and the gradient reads, says
+    /// which elements passed the activation.
     pub residual: bool,
-    /// Whether gamma counts for the activation alone, not for the gradient.
+    /// Whether gamma matters only to the activation, not to the gradient.
     pub gamma_ignored: bool,
 }
 
 impl Epilogue {
-    /// The activation that a kernel computes: with a mask a gradient does not.
+    /// The activation that a kernel computes. A gradient with a mask computes none.
     pub fn computed(self, body: Body) -> Activation {
         match body.is_gradient() && self.residual {
             true => Activation::None,
@@ -24,7 +24,7 @@ impl Epilogue {
         }
     }
 
-    /// Whether the gradient finds the layer's output again, from src, statistics, gamma and beta.
+    /// Whether the gradient recomputes the layer's output from src, statistics, gamma and beta.
     pub fn is_recomputed(self) -> bool {
         self.activation != Activation::None && !self.residual
     }

@@ -1,8 +1,9 @@
 //! The files of `shaders/`, and how a kernel's text is put together from them.
 //!
-//! Behind its opening comment a file says what it imports: lines such as `#import tiles, body, rows_aligned if aligned`, with
-//! the names of parts, `body` for the operator's body, `activation` for the activation, and behind `if` or `if not` one of
-//! the kernel's constants. The body comes with `shaders/operators/contract.wgsl`, less what the body defines itself.
+//! After its opening comment a file says what it imports, in lines such as
+//! `#import tiles, body, rows_aligned if aligned`: the names of parts, `body` for the operator's body, `activation` for
+//! the activation, and after `if` or `if not` one of the kernel's constants. The body comes with
+//! `shaders/operators/contract.wgsl`, less what the body defines itself.
 
 use std::borrow::Cow;
 
@@ -60,7 +61,7 @@ parts! {
     "workgroup_sum"
 }
 
-/// What a body leaves to the defaults.
+/// The defaults for what a body does not define.
 const CONTRACT: File = file!("operators/contract");
 
 /// The names by which files import the operator's body, and the activation.
@@ -71,11 +72,11 @@ pub(super) const ACTIVATION: &str = "activation";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Import<'a> {
     pub name: &'a str,
-    /// The constant that asks for it, and by which value.
+    /// The constant that asks for it, and the value with which it does.
     pub condition: Option<(&'a str, bool)>,
 }
 
-/// What a text imports.
+/// The imports of a text.
 pub(super) fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
     let lines = text
         .lines()
@@ -96,8 +97,7 @@ pub(super) fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
     })
 }
 
-/// The files that a kernel's text is made of, in an order in which what is imported comes first. `holds` says whether a
-/// constant is true.
+/// The files of a kernel's text, imported files before those that import them. `holds` says whether a constant is true.
 pub(super) fn with_imports(
     traversal: File,
     body: File,
@@ -112,7 +112,7 @@ pub(super) fn with_imports(
             if condition.is_some_and(|(constant, value)| holds(constant) != value) {
                 continue;
             }
-            // A name that is none leaves functions undefined, which no compiler takes; a test finds it before.
+            // An unknown name leaves functions undefined, which no compiler accepts; a test finds it before that.
             let imported: &[File] = match name {
                 BODY => &[body, CONTRACT],
                 ACTIVATION => &[activation],
@@ -132,7 +132,8 @@ pub(super) fn with_imports(
     files
 }
 
-/// A file's text in a kernel: with its path, without the lines that import, and of the contract what a body leaves to it.
+/// A file's text in a kernel: with its path and without its imports. Of the contract, only what the body does not
+/// define.
 pub(super) fn composed(file: File, body: File) -> String {
     let text: Cow<'_, str> = match file == CONTRACT {
         true => {
@@ -153,7 +154,7 @@ pub(super) fn composed(file: File, body: File) -> String {
     composed
 }
 
-/// The name of what an item of a text declares. Between two of them is a blank line.
+/// The name that an item of a text declares. A blank line separates items.
 fn declared(item: &str) -> Option<&str> {
     let first = item.lines().find(|line| !line.starts_with("//"))?;
     let (_, rest) = first.split_once(' ')?;
@@ -166,7 +167,7 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty())
 }
 
-/// The words of a text's code, which are all that it may call or read.
+/// The words of a text's code, which include everything that it may call or read.
 pub(super) fn words_of_code(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().filter_map(|line| line.split("//").next());
     code.flat_map(words)

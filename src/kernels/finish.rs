@@ -1,4 +1,4 @@
-//! The kernel that adds partial sums.
+//! The kernel that adds up partial sums.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -11,16 +11,16 @@ constants! {
         threads: u32,
         /// Partial sums are `partial_stride` apart.
         plain: bool,
-        /// So are they, in whole vec4s, and two channels share a record.
+        /// They are too, and come in whole vec4s, two channels to a record.
         paired: bool,
-        /// Subtotals are written, for another dispatch to add.
+        /// Subtotals are written, for another dispatch to add up.
         to_subtotals: bool,
-        /// They are added to those that are there.
+        /// They are added to the subtotals that are there.
         added: bool,
         /// The sums come from the buffer `sums`, or go there.
         from_sums: bool,
         to_sums: bool,
-        /// Also write the means.
+        /// The means are written, too.
         derive: bool,
     }
 }
@@ -34,21 +34,21 @@ uniforms! {
         /// Partial sums of a channel.
         partial_count: u32,
         partial_stride: u32,
-        /// Partial sums that a workgroup adds: all of them unless `to_subtotals`.
+        /// Partial sums that a workgroup adds up: all of them unless `to_subtotals`.
         subtotal_partials: u32,
-        /// Where a part is not `plain`: outer indices of a row,
+        /// Where partial sums are not `plain`: the outer indices in a row,
         repeats: u32,
-        /// and columns of a channel that are side by side in it.
+        /// and the columns of a channel that are side by side in it.
         inner: u32,
         /// Workgroups along x.
         grid_width: u32,
         partials: u32,
         subtotals: u32,
         means: u32,
-        /// How many parts of a batch the buffer `sums` has sums of, and which of them is this one's.
+        /// The number of shards whose sums are in the buffer `sums`, and which of them is this device's.
         shards: u32,
         shard: u32,
-        /// Elements of a channel.
+        /// Elements in a channel.
         count: f64,
         scalars: Scalars,
     }

@@ -8,9 +8,9 @@ use super::{Body, Describe, Entry, Kernel};
 constants! {
     struct FlatApply {
         general: bool,
-        /// Of general axes: the last one is kept.
+        /// Where axes are general, the last one is kept.
         keeps_last: bool,
-        /// Channels are those of each sample, which alternate in its rows.
+        /// Channels are those of all samples, and a sample's alternate in its rows.
         sampled: bool,
     }
 }
@@ -19,9 +19,9 @@ uniforms! {
     struct FlatApplyUniforms {
         /// Channels that alternate: those of a sample, if it is `sampled`.
         row_channels: u32,
-        /// Elements of a plane; with general axes of a row.
+        /// Elements in a plane; with general axes, in a row.
         inner: u32,
-        /// Elements of a sample.
+        /// Elements in a sample.
         sample: u32,
         range: TileRange,
         /// Where the records of channels begin in the workspace.

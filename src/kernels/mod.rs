@@ -1,69 +1,69 @@
-//! The kernels: one manifest of their texts, bindings, uniforms and variants, from which pipelines,
-//! translations and tests are made.
+//! The kernels: one manifest of their texts, bindings, uniforms and variants. Pipelines, translations and tests are
+//! made from it.
 //!
-//! Their words stand in the glossary of `ARCHITECTURE.md`.
+//! The glossary of `ARCHITECTURE.md` explains their words.
 //!
 //! # Why every index is in bounds
 //!
 //! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need them.
 //!
 //! Data:
-//! * Data are moved by vectors of one or two vec4s; of two only if the tensor has a multiple of eight elements. A data
+//! * Data move in vectors of one or two vec4s, of two only if the tensor has a multiple of eight elements. A data
 //!   tensor is bound from `window` (a multiple of 32 elements) at least to the end of the last vector that the
 //!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
 //! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
 //! * `flat_apply` reaches only vec4s that begin before the tensor's end, all of one of its tiles.
-//! * The channels-last kernels clamp what is beside the last column or behind the last element to that column and
+//! * The channels-last kernels clamp indices past the last column or past the last element to that column and
 //!   element, which are in the window: only the last window's last row can be incomplete. The fused one clamps columns
 //!   likewise; its rows are whole vectors, all bound.
-//! * The row kernels: `rows_fused` clamps columns and rows to the last ones. It, where rows do not begin at vec4s, and
-//!   `rows_reduce` and `rows_apply` clamp vectors to the window's last. What they store passes the same comparisons
-//!   without the clamp.
-//! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load to
-//!   the tensor's length, and store no more elements than they are told; the kernels tell them those that are in the
-//!   tensor. Such a tensor is not in vectors of two.
-//! * What a clamped load reads, another invocation may be writing in place; so may it the other row's elements of
-//!   a vec4 that two rows share. They are never used.
-//! * A part of a vec4 is stored through 64-bit words by reading the vec4 and writing all of it: all of it is
-//!   bound, or the tensor would be exact, and every vec4 is stored by one invocation alone.
-//! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its own
-//!   elements of it, word by word. Of a word that two rows share, which is atomic, each stores its half.
+//! * Of the row kernels, `rows_fused` clamps columns and rows to the last ones. `rows_reduce` and `rows_apply`, and
+//!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
+//!   comparisons hold without the clamp.
+//! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
+//!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
+//!   Such a tensor does not move in vectors of two.
+//! * Another invocation may be writing, in place, the elements that a clamped load reads, or the other row's elements
+//!   of a vec4 that two rows share. These elements are never used.
+//! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
+//!   bound, or the tensor would be exact, and only one invocation stores each vec4.
+//! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its
+//!   own elements of it, word by word. In a word that two rows share, which is atomic, each stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!
 //! Parameters, workspace, sums:
-//! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
-//!   is `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics are of groups, mean and
-//!   variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at
-//!   channel mod `parameters`.
-//! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records, and
-//!   kernels index a region below the size that the plan reserved:
-//!   statistics and means by channel or row, as are the sums of groups' channels: in `combine_groups` channel k below
-//!   `group_channels` of a group that is clamped to the last;
-//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
+//! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length is
+//!   `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics belong to groups, mean
+//!   and variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at channel
+//!   mod `parameters`.
+//! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
+//!   and kernels index a region below the size that the plan reserved:
+//!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
+//!   `group_channels`, of a group that is clamped to the last);
+//!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, partial sum);
 //!   weights by vec4 of columns;
 //!   subtotals by (subtotal, vec4 of channels).
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
-//!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
-//!   they name is in the region.
-//! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that is bound,
-//!   or of the tensor's last one; a word is looked up for a vec4 of data, which is in its bounds.
-//! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
+//!   wrap back: the records of all rounds together may be more than 2³², but both additions are modulo 2³², and their
+//!   result is in the region.
+//! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that
+//!   is bound, or of the tensor's last one; a word is read for a vec4 of data that is in bounds.
+//! * `sums` has 2 · `channels` + 1 reals, or for a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
-//!   loop bounds keep below it, or by a channel of the tile (`tile_channels` is a multiple of 4 and at most `workgroup_size`;
-//!   where statistics are of groups it is one of `group_channels`, too).
+//!   loop bounds keep below it, or by a channel of the tile (`tile_channels` is a multiple of 4 and at most
+//!   `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`, too).
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
 //!   `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
 //!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
 //! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
 //!
 //! Workgroups and loops:
-//! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. They return
-//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute for the last channel or of no
-//!   partial sums, and store nothing.
+//! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. Those return
+//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute with the last channel or with
+//!   no partial sums, and store nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
@@ -143,11 +143,11 @@ pub(crate) enum Kernel {
     RowsApply,
 }
 
-/// What is known of a kernel, whatever its constants.
+/// A kernel's description, whatever its constants.
 pub(crate) struct Entry {
     /// Name of its file and entry point.
     pub name: &'static str,
-    /// Its own file, which says what it imports of `shaders/parts/`.
+    /// Its own file, which says what it imports from `shaders/parts/`.
     pub file: File,
     /// The constants that a variant's text begins with, each with a value of its type.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
@@ -160,7 +160,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Of a kernel to which every parameter has an element for each channel.
+    /// The entry of a kernel whose parameters have an element for each channel.
     const OVER_CHANNELS: Self = Self {
         name: "",
         file: File { path: "", text: "" },
@@ -176,12 +176,12 @@ pub(crate) trait Describe: Constants {
     const KERNEL: Kernel;
     type Uniforms: Uniform;
 
-    /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
-    /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
+    /// The most loop iterations that one invocation makes. Loops count as the text has them, none unrolled, and nested
+    /// loops with the most iterations that each can make: the invocations that a software driver runs side by side all
     /// go on until the last one is done.
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 
-    /// Invocations that have to be of one subgroup; 0 if it needs none.
+    /// The number of invocations that must belong to one subgroup; 0 if it needs no subgroups.
     fn in_a_subgroup(&self) -> u32 {
         0
     }
@@ -239,19 +239,19 @@ impl Entry {
     }
 }
 
-/// Steps of a tree of sums over so many invocations.
+/// Steps of a tree of sums over this many invocations.
 fn tree(invocations: impl Into<u64>) -> u64 {
     u64::from(invocations.into().max(1).ilog2())
 }
 
-/// Iterations of the loops over one vector's elements: each vec4 for itself, and if vec4s are of several channels or
-/// rows each element too.
+/// Iterations of the loops over one vector's elements: one for each vec4, and if a vec4's elements are done one by one,
+/// one for each element too.
 fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
     1 + u64::from(vector_vec4s) * (1 + 4 * u64::from(by_element))
 }
 
-/// Iterations of the loops over so many vectors in blocks of one or of `BLOCK_VECTORS`, each with so many more: whichever
-/// is more.
+/// Iterations of the loops over vectors, in blocks of one or of `BLOCK_VECTORS`, whichever makes more. Each block has
+/// `more` iterations on top.
 fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
     let of_a_vector = of_a_vector(vector_vec4s, false);
     let of_ones = vectors * (1 + of_a_vector + more);
@@ -260,6 +260,6 @@ fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
     of_ones.max(of_blocks)
 }
 
-/// Vectors of a plane that make a block of a forward pass's statistics. Fewer cost merges, more are clamped and masked at
-/// the ends of planes.
+/// Vectors of a plane in a block of a forward pass's statistics. Fewer cost merges; with more, more are clamped and
+/// masked at the ends of planes.
 const BLOCK_VECTORS: u32 = 4;

@@ -7,7 +7,7 @@ use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct PackStatistics {
-        /// The records are there, but for gamma and beta.
+        /// The records are there, and lack only gamma and beta.
         again: bool,
     }
 }

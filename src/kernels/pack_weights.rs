@@ -6,7 +6,7 @@ use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct PackWeights {
-        /// beta instead.
+        /// It copies beta instead of gamma.
         of_beta: bool,
     }
 }

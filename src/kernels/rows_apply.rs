@@ -1,4 +1,4 @@
-//! The elementwise pass by rows.
+//! The elementwise pass over rows.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -7,12 +7,12 @@ use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
     struct RowsApply {
-        /// Invocations side by side in a row, a power of two.
+        /// Invocations that share a row, a power of two.
         threads_per_row: u32,
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// The means of a row's sums are behind its statistics.
+        /// The means of a row's sums follow its statistics in its record.
         one_partial: bool,
         /// Every row begins at a vec4.
         aligned: bool,
@@ -20,9 +20,9 @@ constants! {
         complete: bool,
         /// gamma is given.
         scaled: bool,
-        /// beta is given, and counts.
+        /// beta is given, and matters.
         offset: bool,
-        /// They are in the workspace.
+        /// gamma and beta are in the workspace.
         weighted: bool,
         /// Rows are shorter than a vec4.
         narrow: bool,

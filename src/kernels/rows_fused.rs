@@ -1,4 +1,4 @@
-//! The whole gradient or forward pass by rows.
+//! The whole gradient or forward pass over rows.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -7,16 +7,16 @@ use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
-        /// Invocations side by side in a row, a power of two.
+        /// Invocations that share a row, a power of two.
         threads_per_row: u32,
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// The invocations of a row are of one subgroup.
+        /// The invocations that share a row belong to one subgroup.
         subgroups: bool,
         /// Every row begins at a vec4.
         aligned: bool,
-        /// Two rows may share a word, each with its half of it.
+        /// Two rows may share a word, each with one half.
         shares_words: bool,
         /// Every invocation's vectors are in the row.
         complete: bool,

@@ -1,4 +1,4 @@
-//! The reduction by rows.
+//! The reduction over rows.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -7,16 +7,16 @@ use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct RowsReduce {
-        /// Invocations side by side in a row, a power of two.
+        /// Invocations that share a row, a power of two.
         threads_per_row: u32,
-        /// Of which so many write one partial sum.
+        /// How many of them write one partial sum together.
         threads_per_partial: u32,
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// Those that write one partial sum are of one subgroup.
+        /// Those that write one partial sum belong to one subgroup.
         subgroups: bool,
-        /// So many hold a row: it has one sum, which is complete.
+        /// They hold a whole row, so its one partial sum is complete.
         one_partial: bool,
         /// Every row begins at a vec4.
         aligned: bool,
@@ -24,9 +24,9 @@ constants! {
         complete: bool,
         /// gamma is given.
         scaled: bool,
-        /// beta is given, and counts.
+        /// beta is given, and matters.
         offset: bool,
-        /// They are in the workspace.
+        /// gamma and beta are in the workspace.
         weighted: bool,
         /// The parameters' gradients are wanted.
         summed: bool,

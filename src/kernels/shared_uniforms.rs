@@ -1,15 +1,15 @@
-//! Uniforms that several kernels have.
+//! Uniforms that several kernels share.
 
 use super::describe::uniforms;
 
 uniforms! {
-    /// A dispatch's tiles, and the part of the data that it binds.
+    /// A dispatch's tiles, and the window of the data that it binds.
     struct TileRange {
         first_tile: u32,
         end_tile: u32,
         /// Workgroups along x.
         grid_width: u32,
-        /// The element of the tensor with which the binding begins.
+        /// The tensor's element at which the binding begins.
         window: u32,
         /// Elements from there to the tensor's end.
         length: u32,
@@ -17,14 +17,14 @@ uniforms! {
 }
 
 uniforms! {
-    /// Numbers that an operator needs beside its tensors.
+    /// Numbers that an operator needs besides its tensors.
     struct Scalars {
         epsilon: f64,
         /// 1 over the number of elements that share statistics.
         inverse_count: f64,
         /// Weight of the batch in running statistics.
         running_weight: f64,
-        /// 1 where their variance is the unbiased one, else 0.
+        /// 1 where the running variance is unbiased, else 0.
         running_correction: f64,
     }
 }
@@ -56,7 +56,7 @@ uniforms! {
 }
 
 impl GroupSizes {
-    /// Each of so many channels has its own.
+    /// For channels that each have their own.
     pub fn none(channels: u32) -> Self {
         Self {
             group_channels: 1,
@@ -71,11 +71,11 @@ uniforms! {
     struct PlaneTiles {
         channels: u32,
         inner: u32,
-        /// Elements of a plane that a tile takes.
+        /// Elements of a plane in a tile.
         chunk: u32,
         /// Tiles along a plane.
         chunks: u32,
-        /// Invocations side by side on a plane.
+        /// Invocations that share a plane.
         threads_per_plane: u32,
         range: TileRange,
         /// Where the records of statistics begin in the workspace.
@@ -92,10 +92,10 @@ uniforms! {
         row_channels: u32,
         inner: u32,
         width_vectors: u32,
-        /// Rows of a tile, and all.
+        /// Rows in a tile, and all rows.
         tile_rows: u32,
         rows: u32,
-        /// Invocations side by side in a workgroup.
+        /// Invocations of a workgroup that are side by side in a row.
         threads_per_row: u32,
         range: TileRange,
         /// Tiles along the window's columns.
@@ -103,7 +103,7 @@ uniforms! {
         /// The window's columns, in vectors.
         first_vector: u32,
         end_vector: u32,
-        /// Blocks of rows.
+        /// Tiles along the rows of a batch.
         row_tiles: u32,
         stats: u32,
         axes: AxisSizes,
@@ -119,7 +119,7 @@ uniforms! {
         row_vec4s: u32,
         /// A multiple of `row_step`.
         tile_rows: u32,
-        /// Rows between two that an invocation walks.
+        /// The distance between two rows that an invocation walks.
         row_step: u32,
         /// Workgroups that share `tile_rows` rows.
         misalignments: u32,

@@ -1,4 +1,4 @@
-//! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
+//! Puts a kernel's text together: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Access, Accessors, Storage};
 use super::files::{self, File, file};
@@ -9,7 +9,7 @@ use crate::Activation;
 use crate::{DType, Tensor};
 use std::collections::HashSet;
 
-/// A language that naga translates kernels to.
+/// A language to which naga translates kernels.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -22,13 +22,13 @@ pub(crate) enum Target {
     GlslEs(u16),
 }
 
-/// The constant of a text that says how many vec4s a load of data moves, 1 or 2.
+/// The name of the constant that says how many vec4s a load of data moves, 1 or 2.
 pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 
-/// The constant that says whether rows share words; the functions that read and write tensors are made by it.
+/// The name of the constant that says whether rows share words. The functions that read and write tensors depend on it.
 pub(super) const SHARES_WORDS: &str = "shares_words";
 
-/// The constant of a text that says at multiples of how many elements a mask's binding begins.
+/// The name of the constant that says of how many elements the start of a mask's binding is a multiple.
 pub(crate) const MASK_UNIT: &str = "mask_unit";
 
 /// Everything that a pipeline depends on.
@@ -39,7 +39,7 @@ pub(crate) struct Variant {
     pub epilogue: Epilogue,
     pub data: DType,
     pub params: DType,
-    /// Of mean, variance and running statistics.
+    /// The type of mean, variance and running statistics.
     pub statistics: DType,
     /// The tensors that are bound, from binding 0 on; the uniform is the binding after them.
     pub bound: Vec<Tensor>,
@@ -47,9 +47,9 @@ pub(crate) struct Variant {
     pub in_place: bool,
     /// A buffer is bound twice, so every binding is read_write: wgpu allows no other mixture.
     pub pooled: bool,
-    /// Of all tensors but the exact ones.
+    /// How all tensors but the exact ones are read and written.
     pub access: Access,
-    /// The bound tensors whose buffers end with them, inside of a vec4: [`Access::Exact`].
+    /// The bound tensors whose buffers end with them, inside a vec4: [`Access::Exact`].
     pub exact: Vec<Tensor>,
     pub workgroup_size: u32,
     /// The constants that the text begins with.
@@ -57,20 +57,20 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// The same kernel with the element types that its bound tensors have, so that it is compiled once
-    /// for all plans.
+    /// Completes the exact tensors, and gives everything that the text does not depend on one value, so that a kernel
+    /// is compiled once for all plans.
     pub fn normalized(mut self) -> Self {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
-        // Two rows may share a vec4, but each stores its own elements of it. By words: a store to a component of a
+        // Two rows may share a vec4, but each stores only its own elements, by words: a store to a component of a
         // vector may touch all of it.
         if self.shares_vec4s() {
             let written: Vec<_> = self.written().collect();
             self.exact.extend(written);
         }
         if self.kernel == Kernel::RowsFused {
-            // Invocations store one statistic each, beside others'.
+            // Invocations store one statistic each, next to others'.
             let stored = self.bound.iter().copied();
             let stored = stored.filter(|&t| t.is_statistic() && self.body.writes(t));
             self.exact.extend(stored);
@@ -117,8 +117,8 @@ impl Variant {
     }
 
     /// The languages that it must translate to: all that wgpu may ask for where it runs. f64 exists on
-    /// Vulkan alone; encoding f16 and bf16 selects between integers, which desktop GLSL has
-    /// from 4.50 on.
+    /// Vulkan alone; encoding f16 and bf16 selects between integers, which desktop GLSL
+    /// has from 4.50 on.
     #[cfg(test)]
     pub fn targets(&self) -> &'static [Target] {
         use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
@@ -137,7 +137,7 @@ impl Variant {
         self.constants.contains(&(name, Constant::Flag(true)))
     }
 
-    /// Whether a vec4 of diff_src is stored by several, each some words of it.
+    /// Whether several invocations store a vec4 of an output, each some words of it.
     fn shares_vec4s(&self) -> bool {
         self.kernel == Kernel::RowsFused && !self.is("aligned")
     }
@@ -208,14 +208,14 @@ impl Variant {
     fn dtype(&self, tensor: Tensor) -> DType {
         match tensor {
             Tensor::Sums | Tensor::Workspace => self.accumulator(),
-            Tensor::Mask => DType::F32, // has words of 32 bits, too
+            Tensor::Mask => DType::F32, // a mask has words of 32 bits, too
             _ if tensor.is_data() => self.data,
             _ if tensor.is_statistic() => self.statistics,
             _ => self.params,
         }
     }
 
-    /// The bindings of what the body writes element by element.
+    /// The bindings of the tensors that the body writes element by element.
     fn written(&self) -> impl Iterator<Item = Tensor> {
         let bindings = self.body.outputs().iter();
         bindings.filter_map(|&tensor| self.binding(tensor))
@@ -347,7 +347,7 @@ impl Variant {
         }
     }
 
-    /// The functions by which a kernel reads and writes a tensor of elements: none of one that is not bound.
+    /// The functions by which a kernel reads and writes a data tensor; none for one that is not bound.
     fn data_accessors(&self, tensor: Tensor) -> Vec<String> {
         let Some(bound) = self.binding(tensor) else {
             return vec![];
@@ -379,7 +379,8 @@ impl Variant {
         texts
     }
 
-    /// Those of another tensor that a kernel calls; of one that is not bound, such that read a constant or write nothing.
+    /// The functions of another tensor that a kernel calls. For one that is not bound, they read a constant or write
+    /// nothing.
     fn accessors(&self, tensor: Tensor, called: &HashSet<&str>) -> Vec<String> {
         let name = tensor.name();
         let is_called = |prefix: &str| called.contains(&*format!("{prefix}{name}"));

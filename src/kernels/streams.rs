@@ -1,17 +1,17 @@
-//! The tensors that a body reads and writes element by element, as WGSL: two structs of real4s, and the functions by which
-//! traversals move and choose them, whichever tensors these are.
+//! The tensors that a body reads and writes element by element, as WGSL: two structs of real4s, and the functions by
+//! which traversals move and select them, whichever tensors they are.
 //!
-//! * `struct Inputs`, `struct Outputs`: four elements of each tensor, of its name
+//! * `struct Inputs`, `struct Outputs`: four elements of each tensor, in a field of its name
 //! * `load_inputs(vec4) -> Inputs`, `store_outputs(vec4, outputs)`, `store_first_outputs(vec4, outputs, count)`,
-//!   `store_some_outputs(vec4, outputs, some)`: as [`accessors`](super::accessors) has them of a tensor
+//!   `store_some_outputs(vec4, outputs, some)`: as [`accessors`](super::accessors) has them for a tensor
 //! * `load_vector_inputs(vector) -> VectorInputs`, `store_vector_outputs(vector, VectorOutputs)`,
-//!   `store_first_vector_outputs(vector, VectorOutputs, count)`: of vectors
+//!   `store_first_vector_outputs(vector, VectorOutputs, count)`: the same for vectors
 //! * `select_inputs(f, t, condition)`, `select_outputs(f, t, condition)`
 //! * `splat_inputs(inputs, i)`: element i for all four
-//! * `realigned_inputs(own, next, misalignment)`: those that begin `misalignment` elements into a vec4
+//! * `realigned_inputs(own, next, misalignment)`: the four elements that begin `misalignment` elements into `own`
 //!
-//! An input that is not bound reads as 0, an output that is not bound is not written. A vec4's inputs are loaded before its
-//! outputs are stored, since an output may take an input's place.
+//! An input that is not bound reads as 0, an output that is not bound is not written. A vec4's inputs are loaded before
+//! its outputs are stored, since an output may overwrite an input.
 
 use crate::Tensor;
 use std::collections::HashSet;
@@ -22,12 +22,12 @@ pub(super) struct Streams<'a> {
     pub outputs: &'a [Tensor],
     /// Whether a tensor is bound, perhaps through another's binding.
     pub is_bound: &'a dyn Fn(Tensor) -> bool,
-    /// Vec4s of a vector, where a kernel moves vectors.
+    /// Vec4s in a vector, if the kernel moves vectors.
     pub vector_vec4s: Option<u32>,
 }
 
 impl Streams<'_> {
-    /// The structs, and those of the functions that a kernel calls.
+    /// The structs, and the functions that the kernel calls.
     pub fn text(&self, called: &HashSet<&str>) -> Vec<String> {
         let (inputs, outputs) = (self.inputs, self.outputs);
         let vec4s = 0..self.vector_vec4s.unwrap_or_default();
@@ -151,7 +151,7 @@ impl Streams<'_> {
     }
 }
 
-/// What is said of a tensor NAME, of each of them.
+/// Repeats a text about the tensor NAME for each tensor.
 fn each(tensors: &[Tensor], text: &str) -> String {
     joined(
         tensors

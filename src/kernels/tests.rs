@@ -1,5 +1,5 @@
-//! What the manifest says of the kernels, held against what naga, `spirv-val` and `glslangValidator`
-//! make of their texts. Everything here goes through [`Kernel::ALL`]: a new entry is tested by itself.
+//! Checks what the manifest says of the kernels against their texts, as naga, `spirv-val` and `glslangValidator` read
+//! them. Everything here goes through [`Kernel::ALL`], so a new entry is tested without further ado.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asked;
@@ -68,8 +68,8 @@ impl Parsed {
         let text = variant.wgsl();
         let module =
             naga::front::wgsl::parse_str(&text).map_err(|error| error.emit_to_string(&text))?;
-        // No more than this: an adapter need not have more. The second is a downlevel flag of wgpu's,
-        // for unpack2x16float, which every browser has and every native driver but some old lavapipe.
+        // No more than these, since an adapter need not have more. The last is for unpack2x16float, a downlevel flag of
+        // wgpu's, which every browser has, and every native driver but some old lavapipe.
         let mut capabilities = Capabilities::empty();
         capabilities.set(Capabilities::FLOAT64, variant.accumulator() == DType::F64);
         let long_words = variant.access == Access::LongWords;
@@ -97,7 +97,7 @@ pub fn spirv(variant: &Variant) -> Vec<u32> {
     back::spv::write_vec(&module, &info, &options, None).unwrap()
 }
 
-/// By all but the sizes in their texts.
+/// Labels tell variants apart by everything but the sizes in their texts.
 #[test]
 fn variants_are_told_apart_by_their_labels() {
     let mut labels = HashMap::new();
@@ -125,7 +125,7 @@ fn check_manifest(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
     })
 }
 
-/// FXC, which compiles for DirectX where DXC is not at hand, cannot index them in loops.
+/// FXC, which compiles for DirectX where DXC is not available, cannot index arrays in structs in loops.
 fn check_structs(module: &Module) -> Result<(), String> {
     let is_array = |ty| matches!(module.types[ty].inner, TypeInner::Array { .. });
     for (_, ty) in module.types.iter() {
@@ -225,7 +225,7 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
     })
 }
 
-/// What a binding's array is made of: vec4s or pairs of them, where the buffer has room for the last one.
+/// The type of the elements of a binding's array: vec4s or pairs of them, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
         Tensor::Mask => return TypeInner::Scalar(Scalar::U32),
@@ -266,7 +266,7 @@ fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
     let Some(TypeInner::Struct { members, span }) = uniforms else {
         return Err("no uniform struct".to_owned());
     };
-    // A value for each field, and where it is found in the bytes.
+    // A value for each field, and its position in the bytes.
     let fields = entry.uniforms.fields("");
     let samples = Uniforms::samples(&fields);
     let bytes = samples.bytes(variant.data.accumulator());
@@ -301,7 +301,7 @@ enum Translation {
 fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Translation, String> {
     let name = variant.kernel.entry().name.to_owned();
     let (module, info) = (&parsed.module, &parsed.info);
-    // As pipelines have it: every index is in bounds, every slot is written before it is read.
+    // As for pipelines: every index is in bounds, every slot is written before it is read.
     let policies = naga::proc::BoundsCheckPolicies::default();
     match target {
         Target::SpirV => {
@@ -374,7 +374,7 @@ fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Trans
     }
 }
 
-/// A variant in HLSL, and what its entry point is called there.
+/// A variant in HLSL, and the name of its entry point there.
 fn hlsl(
     variant: &Variant,
     parsed: &Parsed,
@@ -393,8 +393,7 @@ fn hlsl(
     Ok((text, name.map_err(|error| error.to_string())?))
 }
 
-/// Whether a validator is installed. Says aloud if it is not, and fails then where
-/// `WGPU_NORM_REQUIRE_VALIDATORS` is set.
+/// Whether a validator is installed. If it is not, prints so, and fails where `WGPU_NORM_REQUIRE_VALIDATORS` is set.
 fn installed(tool: &str) -> bool {
     let version = Command::new(tool).arg("--version").output();
     let installed = version.is_ok_and(|output| output.status.success());
@@ -431,8 +430,8 @@ fn spirv_val(words: &[u32]) -> Result<(), String> {
     ensure(output.status.success() || known, || said.into_owned())
 }
 
-/// Each text with what it is called. Many files at a time, for starting the tool takes longer than a file; on all cores.
-/// Not too many: their names are the command's arguments, whose length systems limit.
+/// Checks texts, each given with its name, on all cores. Each run checks many files, since starting the tool takes
+/// longer than checking one; but not too many: their names are the command's arguments, whose length systems limit.
 fn glslang_validator(texts: &[(String, String)]) {
     let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
@@ -453,7 +452,7 @@ fn glslang_validator(texts: &[(String, String)]) {
 
 fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
     let mut command = Command::new("glslangValidator");
-    // Numbers, since names would be longer than a file's may be; of each thread its own.
+    // Files have numbers, since labels would be too long for their names, and each thread its own folder.
     let thread = format!("{:?}", std::thread::current().id());
     let folder = folder.join(thread);
     fs::create_dir_all(&folder).expect("temporary files are writable");
@@ -508,8 +507,8 @@ fn every_variant_is_as_the_manifest_says_and_translates_to_its_targets() {
                 }
             }
         }
-        // Not claimed, and refused: GLSL ES has no f64. naga's MSL writer panics on f64 instead of
-        // refusing it, and wgpu offers no f64 on GL: these are not tried.
+        // A target that is not claimed must be refused: GLSL ES has no f64. Others are not tried: naga's MSL writer
+        // panics on f64 instead of refusing it, and wgpu offers no f64 on GL.
         let es = Target::GlslEs(310);
         let refused = targets.contains(&es) || translate(variant, &parsed, es).is_err();
         ensure(refused, || "GLSL ES takes what it should not".to_owned())
@@ -526,13 +525,14 @@ fn every_variant_is_as_the_manifest_says_and_translates_to_its_targets() {
 #[ignore = "writes files for tools/tint; scripts/test.sh --all"]
 fn writes_every_variant_for_tint() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wgsl");
-    // What an earlier manifest left there is not to be checked.
+    // Files that an earlier manifest left there must not be checked.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("target is writable");
     let variants = asked().iter();
     let variants =
         variants.filter(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
-    // WebGPU's default limits: 8 storage buffers, 256 invocations a workgroup. The text is the same but for that number.
+    // WebGPU's default limits: 8 storage buffers, 256 invocations a workgroup. The text is the same but for that
+    // number.
     for (number, variant) in variants.filter(|v| v.bound.len() <= 8).enumerate() {
         let variant = Variant {
             workgroup_size: variant.workgroup_size.min(256),
@@ -576,7 +576,7 @@ fn header(text: &str) -> String {
     lines.join("\n")
 }
 
-/// WGSL zeroes such a variable in every turn. Tint's SPIR-V, which browsers run, and naga before version 30
+/// WGSL zeroes such a variable in every iteration. Tint's SPIR-V, which browsers run, and naga before version 30
 /// zero it once.
 #[test]
 fn variables_declared_in_loops_have_initializers() {
@@ -588,7 +588,7 @@ fn variables_declared_in_loops_have_initializers() {
     ];
     let mut declared = 0;
     for (name, text) in folders.into_iter().flat_map(files) {
-        let mut blocks = Vec::new(); // whether each block around is a loop's
+        let mut blocks = Vec::new(); // whether each enclosing block is a loop's
         for line in text.lines() {
             let code = line.split("//").next().unwrap().trim();
             let is_loop = ["for ", "while ", "loop "]
@@ -625,7 +625,7 @@ fn every_file_says_what_it_is() {
     }
 }
 
-/// The files of a kernel's text with all that it may import.
+/// The files of a kernel's text, with everything that it may import.
 fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
     let none = super::epilogue::file(crate::Activation::None);
     let [with, without] =
@@ -651,7 +651,7 @@ fn every_part_is_of_a_kernel() {
     );
 }
 
-/// What a file imports exists, and so do the constants that ask for it.
+/// The files that a file imports exist, and so do the constants that ask for them.
 #[test]
 fn files_import_what_there_is() {
     for kernel in Kernel::ALL {
@@ -675,11 +675,11 @@ fn files_import_what_there_is() {
     }
 }
 
-/// A file imports every part of which it uses what no other part declares, and no part of which it uses nothing.
+/// A file imports every part that alone declares something that the file uses, and no part that it does not use.
 #[test]
 fn files_import_what_they_use() {
     let word_end = |c: char| !c.is_alphanumeric() && c != '_';
-    // A function's name with the parenthesis behind it: a variable may be called alike.
+    // A function's name with the parenthesis after it, since a variable may have the same name.
     let declared = |text: &str| -> Vec<String> {
         let words = ["fn ", "const ", "alias ", "struct ", "var<workgroup> "];
         let lines = text.lines();
@@ -716,7 +716,7 @@ fn files_import_what_they_use() {
                 .filter(|line| !line.starts_with("#import"))
                 .map(|line| line.split("//").next().unwrap_or_default());
             let mut code = code.collect::<Vec<_>>().join("\n");
-            // The function that this makes of it.
+            // The function that this generated one calls.
             if code.contains("realigned_inputs(") {
                 code += "\nrealigned(";
             }
@@ -732,7 +732,7 @@ fn files_import_what_they_use() {
                 let of_part = declared(text);
                 let mut used = of_part.iter().filter(|name| uses(name));
                 match named.contains(&part.as_str()) {
-                    // Vectors are also what generated functions move.
+                    // Generated functions move vectors, too.
                     true if part == "vectors" => {}
                     true => assert!(used.next().is_some(), "{name} does not need {part}"),
                     false => {
@@ -745,7 +745,7 @@ fn files_import_what_they_use() {
     }
 }
 
-/// A definition of the body's takes the place of the contract's, which has a default for all else that is not said to have
+/// A body's definition replaces the contract's, which has a default for everything else unless it says that there is
 /// none.
 #[test]
 fn bodies_replace_defaults() {
@@ -800,7 +800,7 @@ fn headers_name_the_bindings() {
     assert!(rest.is_empty(), "no file of their own: {rest:?}");
 }
 
-/// A constant or uniform that no text reads is one that a text forgets.
+/// If no text reads a constant or uniform, some text has forgotten it.
 #[test]
 fn every_constant_and_uniform_is_read() {
     let mut unread = BTreeMap::<&str, bool>::new();
@@ -828,7 +828,7 @@ fn every_constant_and_uniform_is_read() {
                 entry.name
             );
         }
-        // Of a group that several kernels have, one may not need a field; accessors read lengths.
+        // One of the kernels that share a group of fields may not need them all; accessors read lengths.
         let lengths = [entry.statistics_length, entry.gamma_length, "length"];
         for (name, _) in entry.uniforms.fields("") {
             *unread.entry(name).or_default() |= reads(name) || lengths.contains(&name);

@@ -35,7 +35,7 @@ impl Uniforms {
 
 #[cfg(test)]
 impl Uniforms {
-    /// Values of these kinds that all differ.
+    /// Values of these kinds, all different.
     pub fn samples(fields: &[(&'static str, bool)]) -> Self {
         let values = (1..).zip(fields).map(|(number, &(_, real))| match real {
             true => Value::Real(number.into()),

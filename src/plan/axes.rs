@@ -1,12 +1,12 @@
-//! What traversals take the axes of a problem for: planes and rows of channels, groups of channels, rows.
+//! The views that traversals have of a problem's axes: planes and rows of channels, groups of channels, rows.
 
 use super::word;
 use crate::Algorithm;
 use crate::geometry::MAX_RANK;
 use crate::operation::{Axis, Channels, Norm, Operation};
 
-/// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: of a small
-/// tensor, or of planes of 8 elements and more that are channels of their own.
+/// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: for a small
+/// tensor, or for planes of 8 elements or more that are channels of their own.
 const SHORT_PLANE: u32 = 32;
 
 /// A tensor whose channel index is the middle one of three: element (n, c, x) is at
@@ -24,12 +24,12 @@ impl Grid {
         u64::from(self.outer) * u64::from(self.channels) * u64::from(self.inner)
     }
 
-    /// Elements of a channel.
+    /// Elements in a channel.
     pub fn count(&self) -> u64 {
         u64::from(self.outer) * u64::from(self.inner)
     }
 
-    /// Planes: the consecutive elements of one channel at one outer index.
+    /// The number of planes, each the consecutive elements of one channel at one outer index.
     pub fn planes(&self) -> u64 {
         u64::from(self.outer) * u64::from(self.channels)
     }
@@ -38,7 +38,7 @@ impl Grid {
 /// How a tensor's axes are divided between channels and reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Elements of the leading reduced axes, of all channels, and of the last axes if those are reduced.
+    /// The sizes of the leading reduced axes, of all channels, and of the last axes if those are reduced.
     pub grid: Grid,
     /// The order of the axes, where it is not that of the grid.
     pub general: Option<GeneralAxes>,
@@ -53,10 +53,9 @@ impl From<Grid> for Layout {
     }
 }
 
-/// Axes in any order: the leading ones, kept by the parameters or reduced, and then `width` elements of
-/// the last one. If that is kept, `width` divides the channels and is a multiple of 4, or else the elements of a batch
-/// are one and in one piece; if it is reduced, or folded into the leading axes with a width of 1, the grid's `inner` is
-/// the width.
+/// Axes in any order: the leading ones, kept or reduced, and then `width` elements of the last one. If the last axis is
+/// kept, `width` divides the channels and is a multiple of 4, or else the elements of a batch are a multiple of 4 and
+/// in one piece. If it is reduced, or folded into the leading axes with a width of 1, the grid's `inner` is the width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GeneralAxes {
     pub sizes: [u32; MAX_RANK],
@@ -68,20 +67,20 @@ pub(crate) struct GeneralAxes {
 }
 
 impl GeneralAxes {
-    /// Whether the elements with one index over the kept leading axes are in one piece: the first axis is the only one of
-    /// these.
+    /// Whether the elements with one index over the kept leading axes are in one piece: only the first leading axis is
+    /// kept.
     pub fn batches_in_one_piece(&self) -> bool {
         self.keeps_last && self.kept == 1
     }
 }
 
 impl Layout {
-    /// Whether planes are long enough to be read as such; else they are read as rows of columns.
+    /// Whether planes are long enough to be read as planes; otherwise they are read as rows of columns.
     pub fn has_planes(&self) -> bool {
         self.grid.inner >= SHORT_PLANE
     }
 
-    /// Whether an algorithm walks planes; else it walks rows of columns.
+    /// Whether an algorithm walks planes; otherwise it walks rows of columns.
     pub fn walks_planes(&self, algorithm: Algorithm) -> bool {
         match &self.general {
             Some(general) => !general.keeps_last,
@@ -90,25 +89,25 @@ impl Layout {
     }
 }
 
-/// Channels of samples, some of which, side by side, share statistics.
+/// Channels of samples, of which neighbouring ones share statistics in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Groups {
-    /// The channels of all samples, each for itself, as channels.
+    /// The layout in which the channels of all samples are the channels.
     pub layout: Layout,
-    /// Channels of a sample, and of a group.
+    /// Channels in a sample, and in a group.
     pub channels: u32,
     pub group_channels: u32,
-    /// Groups of all samples.
+    /// The number of groups of all samples.
     pub count: u32,
 }
 
 impl Groups {
-    /// The channels of all samples.
+    /// The number of channels of all samples.
     pub fn channels_of_all(&self) -> u32 {
         self.layout.grid.channels
     }
 
-    /// How elements find their channels, where the channels of a sample alternate.
+    /// The sizes by which elements find their channels, where the channels of a sample alternate.
     pub fn samples(&self) -> Option<Samples> {
         self.layout.general.map(|_| Samples {
             channels: self.channels,
@@ -121,23 +120,23 @@ impl Groups {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Samples {
     pub channels: u32,
-    /// Elements of a sample.
+    /// Elements in a sample.
     pub elements: u64,
 }
 
-/// The axes of src, from the outermost on: neighbours alike in both flags are one, and those of size 1 are left out.
+/// The axes of src, from the outermost on. Neighbours alike in both flags are folded, and axes of size 1 are left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Axes(Vec<Axis>);
 
-/// Of an axis whose elements share neither statistics nor parameters.
+/// Whether the indices of an axis share neither statistics nor parameters.
 const fn is_line(axis: &Axis) -> bool {
     !axis.reduced && !axis.parameter
 }
 
 impl Axes {
-    /// Those of an operation that was checked.
+    /// The axes of a checked operation.
     pub fn new(operation: &Operation) -> Self {
-        // A channel axis of size 1 keeps those on both sides of it apart, as others do.
+        // A channel axis of size 1 keeps its neighbours apart, as others do.
         let stays = matches!(operation.norm, Norm::Batch(Channels::Axis(_)));
         let mut folded: Vec<Axis> = Vec::new();
         for axis in operation.axes() {
@@ -152,7 +151,7 @@ impl Axes {
         Self(folded)
     }
 
-    /// The same of so many samples or rows.
+    /// The same axes for `lines` samples or rows.
     pub fn of_lines(&self, lines: u64) -> Self {
         let axes = self.0.iter().map(|axis| match is_line(axis) {
             true => Axis {
@@ -177,12 +176,12 @@ impl Axes {
         self.product(|_| true)
     }
 
-    /// What shares neither statistics nor parameters' gradients: samples of group norm, rows.
+    /// The number of lines, which share neither statistics nor parameters' gradients: samples of group norm, or rows.
     pub fn lines(&self) -> u64 {
         self.product(is_line)
     }
 
-    /// How many have statistics of their own.
+    /// The length of the statistics.
     pub fn statistics(&self) -> u64 {
         self.product(|axis| !axis.reduced)
     }
@@ -197,12 +196,12 @@ impl Axes {
         self.product(|axis| axis.parameter)
     }
 
-    /// Parameters beside each other that share statistics.
+    /// Neighbouring parameters that share statistics.
     pub fn group_parameters(&self) -> u64 {
         self.product(|axis| axis.reduced && axis.parameter)
     }
 
-    /// The elements of each channel, of group norm of each sample's, which share statistics and parameters.
+    /// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters.
     pub fn layout(&self) -> Layout {
         let mut axes: Vec<(u32, bool)> = Vec::new();
         for axis in &self.0 {
@@ -239,7 +238,7 @@ impl Axes {
         }
     }
 
-    /// The elements to_subtotals by row, for the statistics; the parameters go by column.
+    /// The elements by row, for the statistics; the parameters vary by column.
     pub fn by_row(&self) -> Grid {
         Grid {
             outer: 1,
@@ -249,7 +248,7 @@ impl Axes {
     }
 }
 
-/// Axes in any order, of which each is kept by channels or not.
+/// The layout of axes in any order, each with whether it is kept.
 fn general_layout(axes: &[(u32, bool)]) -> Layout {
     let of_kind = |kept: bool, axes: &[(u32, bool)]| -> u32 {
         let sizes = axes.iter().filter(|axis| axis.1 == kept);

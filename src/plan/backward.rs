@@ -11,7 +11,7 @@ use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Phases, Planner};
 use crate::{Algorithm, Error, Tensor};
 
-/// A reduction that writes these, too, as far as it reads diff_dst.
+/// A reduction that also writes `results`, where it reads diff_dst.
 fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
     let mut dispatch = reduction.clone();
     let read = reduction
@@ -31,7 +31,7 @@ fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
 }
 
 impl Planner<'_> {
-    /// A reduction and an elementwise pass, or a fused kernel where one is faster.
+    /// A reduction and an elementwise pass, or a fused kernel where that is faster.
     pub(super) fn backward(
         &self,
         problem: &Problem,
@@ -50,7 +50,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reduction, sums, elementwise pass: the whole of them and the two halves.
+    /// Reduction, sums, elementwise pass: for the whole, and for the two halves.
     fn split_backward(
         &self,
         problem: &Problem,
@@ -64,7 +64,7 @@ impl Planner<'_> {
         let batch = !problem.by_constants();
         let both = tensors.param_grads();
         let planes = layout.walks_planes(algorithm);
-        // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
+        // With constant statistics diff_src does not need the sums, so the reduction writes it, too.
         let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planes);
         let (reduces, applies) = match one_pass {
             true => (Phases::REDUCE, Phases::APPLY),
@@ -118,8 +118,8 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// Over rows: everything in one reading where they fit registers; else a reduction of rows and columns alike, then the
-    /// elementwise pass.
+    /// Gradients over rows: everything in one reading where rows fit registers; else a reduction of rows and columns
+    /// alike, then the elementwise pass.
     fn rows_backward(
         &self,
         problem: &Problem,
@@ -155,8 +155,8 @@ impl Planner<'_> {
         Ok(Slice::whole(algorithm, dispatches))
     }
 
-    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left
-    /// as partial sums, or where they are `direct`, of these rows alone, be written.
+    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left as
+    /// partial sums. Where they are `direct`, which means that no other rows add to them, they may be written at once.
     fn split_rows_backward(
         &self,
         by_row: &Grid,
@@ -194,7 +194,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::{Backward, Channels, DType, Norm, Operation, Profile, Tuning};
 
-    /// Tensors that leave room in a binding have workspaces that fit one.
+    /// If tensors leave room in a binding, their workspace fits one.
     #[test]
     fn a_workspace_fits_where_its_tensor_does() {
         for (shape, params, data) in [

@@ -17,7 +17,8 @@ use crate::kernels::{
 };
 use std::ops::Range;
 
-/// Vec4s of a plane from which on each invocation shares it with others, if there are others, whatever the tuning says.
+/// An invocation with more vec4s of a plane than this shares it with others, if there are others, whatever the tuning
+/// says.
 const MOST_PLANE_VEC4S: u32 = 256;
 
 /// How planes are cut into tiles: some planes, or one chunk of a plane.
@@ -29,12 +30,12 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Tiles of a channel.
+    /// Tiles in a channel.
     fn of_a_channel(&self, grid: &Grid) -> u64 {
         div_ceil(u64::from(grid.outer).max(1), self.planes) * self.chunks
     }
 
-    /// What both kernels are told of the tiles.
+    /// The uniforms that describe the tiles to both kernels.
     fn uniforms(
         &self,
         layout: &Layout,
@@ -56,7 +57,7 @@ impl Tiles {
 }
 
 impl Planner<'_> {
-    /// Invocations that share a plane's chunk: as many as it gives work to, within a workgroup.
+    /// Invocations that share a plane's chunk: as many as have work there, within a workgroup.
     pub(super) fn threads_per_plane(
         &self,
         workgroup_size: u32,
@@ -72,7 +73,7 @@ impl Planner<'_> {
         threads(workgroup_size, chunk, fewest)
     }
 
-    /// Vec4s of a vector in the channels-first kernels, where a vector may hold elements of two neighbouring planes.
+    /// Vec4s in a vector of the channels-first kernels, where a vector may hold elements of two neighbouring planes.
     pub(super) fn vector_of_planes(&self, grid: &Grid) -> u32 {
         match grid.inner {
             0..8 => 1,
@@ -80,7 +81,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The same where every vector is of one plane, if vec4s are.
+    /// The same number where every vector must belong to one plane, if vec4s do.
     fn vector_of_one_plane(&self, grid: &Grid) -> u32 {
         match grid.inner.is_multiple_of(8) {
             true => self.vector_of_planes(grid),
@@ -88,9 +89,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small, no more
-    /// partial sums than there is room for, no block larger than a window may be, and no invocation adding too many
-    /// numbers in a row.
+    /// Splits of a channel's reduction: enough to keep the adapter busy, no split too small, no more partial
+    /// sums than there is room for, no tile larger than a window may be, and no invocation adding too many numbers in a
+    /// row.
     fn split_planes(
         &self,
         layout: &Layout,
@@ -105,7 +106,7 @@ impl Planner<'_> {
         let inner = u64::from(grid.inner).max(1);
         let channels = u64::from(grid.channels).max(1);
         let sample = channels * inner;
-        // With general axes a channel's planes may be anywhere.
+        // With general axes a channel's planes may lie anywhere.
         let apart = if layout.general.is_none() { sample } else { 0 };
         let room = (self.partial_records(src, channels) / channels).max(1);
         // Planes are cut alike.
@@ -141,7 +142,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Tiles that are so many of a channel at least, and fit a window.
+    /// At least `splits` tiles in a channel, each of which fits a window.
     fn tiles_of_planes(&self, grid: &Grid, splits: u64, window: u64) -> Tiles {
         let outer = u64::from(grid.outer).max(1);
         let inner = u64::from(grid.inner).max(1);
@@ -158,8 +159,8 @@ impl Planner<'_> {
         self.chunk_plane(inner, of_a_plane)
     }
 
-    /// Invocations that share a plane's chunk, and numbers that an accumulator adds then: as few invocations as the
-    /// tuning wants, unless others are needed to bound the adds.
+    /// The number of invocations that share a plane's chunk, and of numbers that an accumulator then adds: as few
+    /// invocations as the tuning wants, unless another number is needed to bound the additions.
     fn threads_and_adds(
         &self,
         grid: &Grid,
@@ -185,7 +186,7 @@ impl Planner<'_> {
         (fewest, adds(fewest))
     }
 
-    /// A plane in about so many chunks, each a multiple of 64 elements.
+    /// Cuts a plane into about `chunks` chunks, each a multiple of 64 elements.
     fn chunk_plane(&self, inner: u64, chunks: u64) -> Tiles {
         let chunk = div_ceil(inner, chunks).next_multiple_of(64);
         Tiles {
@@ -195,8 +196,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The reduction of a tensor's planes into partial sums. For `one_pass`, which has it write diff_src too, by
-    /// vectors of one plane: also where it is used without writing, so that sums agree to the bit.
+    /// The reduction of a tensor's planes to partial sums. For `one_pass`, where it may write diff_src too, every
+    /// vector belongs to one plane, even in a half that does not write, so that sums agree to the bit.
     pub fn channels_first_reduce(
         &self,
         layout: &Layout,
@@ -218,8 +219,8 @@ impl Planner<'_> {
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
         let all = tiles.of_a_channel(grid);
-        // Between two cuts: a block of outer indices, or where that is one, a single tile. With general
-        // axes neither is in one piece.
+        // Between two cuts: some outer indices, or if that is one, a single tile. With general axes neither is
+        // in one piece.
         let (unit_tiles, units) = match tiles.planes {
             _ if layout.general.is_some() => (all * channels, 1),
             1 => (1, grid.planes() * tiles.chunks),
@@ -286,7 +287,7 @@ impl Planner<'_> {
         let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
         let inner = u64::from(grid.inner).max(1);
         let vector_vec4s = self.vector_of_planes(grid);
-        // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane of less than one.
+        // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
         let target = u64::from(self.profile.tuning.tile)
             .min(self.window_unit(grid.elements()))
             .min(8192 * u64::from(workgroup_size))
@@ -375,7 +376,7 @@ mod tests {
         };
         assert_eq!(planes(&software, 32, 256, 196), 16);
         assert_eq!(planes(&software, 12, 256, 196), 12);
-        assert_eq!(planes(&software, 36, 256, 196), 12); // three equal blocks
+        assert_eq!(planes(&software, 36, 256, 196), 12); // three equal tiles
         assert_eq!(planes(&software, 64, 4, 128), 32); // no more than an accumulator adds
         assert_eq!(planes(&Profile::usual(), 32, 2048, 49), 32);
     }

@@ -1,4 +1,4 @@
-//! The fused channels-first kernel: when it fits, its blocks and windows.
+//! The fused channels-first kernel: when it fits, its tiles and windows.
 
 use super::axes::{Grid, Groups, Layout};
 use super::tensors::Tensors;
@@ -11,20 +11,21 @@ use super::{
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
 use crate::{Error, Tensor};
 
-/// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
-/// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
+/// Planes of this many elements or more are fused whatever `SHORT_PLANE` says, where each is a channel of its own: if
+/// they were read as columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times
+/// the time).
 pub(super) const LONE_PLANE: u32 = 8;
 
-/// How a workgroup of the fused channels-first kernel divides its block.
+/// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
     workgroup_size: u32,
     vector_vec4s: u32,
-    /// A multiple of four, and as many as fill whole vectors, with which blocks begin. Of groups as many as fill whole
+    /// A multiple of four that fills whole vectors, so that tiles begin at vectors. For groups, as many as fill whole
     /// groups and whole vectors.
     channels: u64,
     threads_per_plane: u32,
     planes_at_once: u32,
-    /// Whether channels are read for the second time before the next ones are for the first.
+    /// Whether channels are read for the second time before the next ones are read for the first time.
     in_turns: bool,
     /// Whether the second reading is expected to come from a cache.
     cached: bool,
@@ -39,12 +40,12 @@ impl Block {
 }
 
 impl Planner<'_> {
-    /// How blocks are made by loads of so many vec4s.
+    /// How tiles are made for loads of `vector_vec4s` vec4s.
     fn block_by(&self, grid: &Grid, group_channels: u32, vector_vec4s: u32) -> Block {
         let tuning = &self.profile.tuning;
         let widest = self.workgroup(tuning.fused_workgroup);
         let vector = 4 * vector_vec4s;
-        // As many invocations side by side as a plane has vectors, so that short planes share a workgroup.
+        // As many invocations to a plane as it has vectors, so that short planes share a workgroup.
         let threads_per_plane = self.threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
         let aligned = grid.inner.is_multiple_of(vector);
         // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
@@ -60,7 +61,7 @@ impl Planner<'_> {
         };
         let divided = |workgroup_size, planes_at_once| {
             let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
-            // No more than there are invocations, but at least the fewest.
+            // No more channels than there are invocations, but at least the fewest.
             let channels = (side / fewest).max(1) * fewest;
             let fits = |channels, most| channels * grid.count() <= u64::from(most);
             let whole = fits(channels, tuning.fused_block);
@@ -81,8 +82,8 @@ impl Planner<'_> {
                     * div_ceil(u64::from(grid.inner), u64::from(vector * threads_per_plane)),
             }
         };
-        // Groups of invocations are added to a channel only until the block suits: each doubling deepens its
-        // tree of sums. With no more planes to share, narrow the workgroup, which makes more blocks.
+        // Teams are added to a channel only until the tile suits: each doubling deepens its tree of sums. With no more
+        // planes to share, narrow the workgroup, which makes more tiles.
         let mut block = divided(widest, 1);
         let most = (widest / threads_per_plane).min(1 << grid.outer.max(1).ilog2());
         while block.planes_at_once < most && !self.is_profitable(grid, &block) {
@@ -94,15 +95,15 @@ impl Planner<'_> {
         block
     }
 
-    /// Blocks by the widest loads that suit them.
+    /// Tiles for the widest loads that suit them.
     fn block(&self, grid: &Grid, group_channels: u32) -> Block {
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
         let vector_vec4s = match sample.is_multiple_of(8) {
             true => self.vector_of_planes(grid),
-            false => 1, // blocks do not end with vectors of two
+            false => 1, // tiles do not end with vectors of two
         };
         let block = self.block_by(grid, group_channels, vector_vec4s);
-        // The kernel keeps statistics of a channel for each invocation.
+        // The kernel has room for the statistics of one channel for each invocation.
         let kept = block.channels <= u64::from(block.workgroup_size);
         match vector_vec4s == 1 || (kept && self.is_profitable(grid, &block)) {
             true => block,
@@ -115,19 +116,19 @@ impl Planner<'_> {
         block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SEQUENTIAL)
     }
 
-    /// Whether one dispatch of such blocks is the fastest, however large the tensor is.
+    /// Whether one dispatch of such tiles is the fastest way, however large the tensor is.
     fn is_profitable(&self, grid: &Grid, block: &Block) -> bool {
         self.suits(block) && self.fills(grid, block)
     }
 
-    /// Whether there are blocks enough to keep the adapter busy, or more would be too little work for each.
+    /// Whether there are enough tiles to keep the adapter busy, or more tiles would each have too little work.
     fn fills(&self, grid: &Grid, block: &Block) -> bool {
         let tuning = &self.profile.tuning;
         block.count(grid) >= u64::from(tuning.fused_blocks)
             || grid.elements() <= u64::from(tuning.tile)
     }
 
-    /// Why the kernel cannot take a tensor, if it cannot.
+    /// Why the kernel cannot do a tensor, if it cannot.
     pub fn channels_first_fused_unsupported_reason(
         &self,
         grid: &Grid,
@@ -140,14 +141,14 @@ impl Planner<'_> {
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
         if grid.outer > 1 && !sample.is_multiple_of(4) {
             return Some(format!(
-                "the {sample} elements of an index of N are no multiple of 4"
+                "the {sample} elements of an index of N are not a multiple of 4"
             ));
         }
         if self.body.of_groups() && grid.outer > 1 {
-            return Some("the channels of a sample are no planes".to_owned());
+            return Some("the channels of a sample are not planes".to_owned());
         }
         let block = self.block(grid, group_channels);
-        // What one binding has to hold: all, or, where windows can begin at blocks, one with its surroundings.
+        // A binding must hold the whole tensor, or, where windows can begin at tiles, one tile and what surrounds it.
         let bound = match grid.outer {
             1 => {
                 let bytes = block.channels * u64::from(grid.inner) * src.dtype.size();
@@ -174,7 +175,7 @@ impl Planner<'_> {
         None
     }
 
-    /// Whether the tensor is so small, or planes are so long, that blocks of channels suit the adapter.
+    /// Whether the tensor is so small, or planes are so long, that tiles of channels suit the adapter.
     pub fn channels_first_fused_pay(&self, layout: &Layout, group_channels: u32) -> bool {
         let grid = &layout.grid;
         let small = grid.inner >= 4 && self.is_small(grid);
@@ -186,8 +187,8 @@ impl Planner<'_> {
             && (self.fills(grid, &block) || self.is_small(grid))
     }
 
-    /// Whether a block with several outer indices is of no more places than are prefetched, and its tensor, which is
-    /// bound at once, is far from what a binding holds.
+    /// Whether a tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which
+    /// is bound at once, is far below the binding limit.
     fn bound_at_once(&self, grid: &Grid) -> bool {
         const MOST: u64 = 1 << 24;
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
@@ -205,8 +206,8 @@ impl Planner<'_> {
         self.fused_planes(grid, groups, tensors, scalars, None)
     }
 
-    /// The same of groups of channels. What is written of each channel or group follows from the sums of the channels,
-    /// which are left in a part of the workspace.
+    /// The same for groups of channels. The results of each channel or group follow from the sums of the channels,
+    /// which are left in a region of the workspace.
     pub fn channels_first_fused_groups(
         &self,
         groups: &Groups,
@@ -232,7 +233,7 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let block = self.block(grid, groups.group_channels);
         let blocks = block.count(grid);
-        // Blocks of rows can be cut apart; at several outer indices a block is spread over the tensor.
+        // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.
         let (units, unit_blocks) = if grid.outer == 1 {
             (blocks, 1)
         } else {
@@ -346,7 +347,7 @@ mod tests {
                     let elements = block.channels * u64::from(inner);
                     assert!(sample.is_multiple_of(vector), "{what}");
                     assert!(elements.is_multiple_of(vector), "{what}");
-                    // Else a vector might be of three channels.
+                    // Otherwise a vector might hold elements of three channels.
                     assert!(u64::from(inner) >= vector, "{what}");
                 }
                 let src = Requirement {
@@ -365,7 +366,7 @@ mod tests {
         assert!(wide > 1000);
     }
 
-    /// Blocks are whole groups, of channels that a workgroup keeps and an invocation adds up.
+    /// Tiles are whole groups, of channels that a workgroup has room for and an invocation adds up.
     #[test]
     fn groups_are_refused_for_their_own_channels_alone() {
         let mut fused = 0;
@@ -400,7 +401,7 @@ mod tests {
                 assert!(block.channels.is_multiple_of(group), "{what}");
                 let reason =
                     planner.channels_first_fused_unsupported_reason(&grid, group_channels, &src);
-                // Four of these begin with a vec4, however long planes are.
+                // Four groups begin at a vec4, however long planes are.
                 if 4 * group <= widest && group <= MAX_SEQUENTIAL {
                     fused += 1;
                     assert_eq!(reason, None, "{what}");

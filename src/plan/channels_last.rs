@@ -17,23 +17,23 @@ use crate::kernels::{
 };
 use std::ops::Range;
 
-/// Vec4s of a row that an invocation can own.
+/// The most vec4s of a row that an invocation can own.
 const MAX_VEC4S: u32 = 16;
 
-/// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
-/// vectors and wide enough for a workgroup, or all there are.
+/// A grid read as rows of columns: a row is `repeats` outer indices, as many as make it whole vectors and wide enough
+/// for a workgroup, or all there are.
 struct Columns {
     repeats: u64,
     width_vectors: u64,
     rows: u64,
-    /// Kept indices over general leading axes: the rows are walked once for each.
+    /// The number of indices over the kept leading axes, if axes are general: each has its own rows.
     batches: u64,
-    /// Channels of a batch.
+    /// Channels in a batch.
     channels: u32,
     /// Whether the rows of all batches follow each other.
     in_one_piece: bool,
     threads_per_row: u64,
-    /// Vec4s of a vector.
+    /// Vec4s in a vector.
     vector_vec4s: u64,
     /// Vectors of a row that an invocation owns.
     column_vectors: u64,
@@ -45,17 +45,17 @@ impl Columns {
         self.threads_per_row * self.column_vectors
     }
 
-    /// Elements of a vector.
+    /// Elements in a vector.
     fn vector(&self) -> u64 {
         4 * self.vector_vec4s
     }
 
-    /// Elements of a row's vectors.
+    /// Elements in a row's vectors.
     fn width(&self) -> u64 {
         self.vector() * self.width_vectors
     }
 
-    /// Columns of all batches, of which a split has a record each.
+    /// Columns of all batches; a split has a record for each.
     fn all(&self) -> u64 {
         self.batches * self.width()
     }
@@ -104,7 +104,7 @@ impl SplitColumns {
     }
 }
 
-/// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
+/// A dispatch's tiles: all columns of some tiles of rows, or some columns of one row.
 struct Share {
     tiles: Range<u64>,
     vectors: Range<u64>,
@@ -112,7 +112,7 @@ struct Share {
     window: Window,
 }
 
-/// Blocks of rows: how many rows each has, and how many blocks there are.
+/// Tiles of rows: the number of rows in each, and of tiles.
 #[derive(Clone, Copy)]
 struct Blocks {
     rows: u64,
@@ -120,7 +120,7 @@ struct Blocks {
 }
 
 impl Share {
-    /// What both kernels are told.
+    /// The uniforms of both kernels.
     fn uniforms(
         &self,
         layout: &Layout,
@@ -155,8 +155,8 @@ impl Planner<'_> {
             .tuning
             .channels_last_threads
             .clamp(1, workgroup_size);
-        let threads_per_row = 1u64 << threads_per_row.ilog2(); // as the kernels' trees of sums need it
-        // As many elements side by side whatever a vector holds, where the others can take other rows.
+        let threads_per_row = 1u64 << threads_per_row.ilog2(); // a power of two, as the kernels' trees of sums need it
+        // The same number of elements side by side whatever a vector holds, where other invocations can do other rows.
         let beside = |vector_vec4s: u64| match threads_per_row < u64::from(workgroup_size) {
             true => (threads_per_row / vector_vec4s).max(1),
             false => threads_per_row,
@@ -188,8 +188,8 @@ impl Planner<'_> {
         let vector = 4 * vector_vec4s;
         let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
         let vectors = outer_elements * whole_vectors / vector;
-        // Rows wide enough to give all invocations work, and if registers allow the same work; no wider
-        // than the tensor, which may end inside of the last vector.
+        // Rows wide enough that all invocations have work, and, if registers allow, equal work; no wider than the
+        // tensor, which may end inside the last vector.
         let widest = threads_per_row * self.most_column_vectors(vector_vec4s);
         let most = div_ceil(u64::from(grid.outer).max(1), whole_vectors);
         let most = most.min((widest / vectors).max(1));
@@ -198,7 +198,7 @@ impl Planner<'_> {
             width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
         };
         let busier = |best, more| if busy(more) > busy(best) { more } else { best };
-        // Behind a batch's last row the next one begins.
+        // The next batch begins after a batch's last row.
         let fits =
             |more: &u64| batches == 1 || u64::from(grid.outer).is_multiple_of(whole_vectors * more);
         let all = (1..=most.min(threads_per_row)).filter(fits);
@@ -215,13 +215,13 @@ impl Planner<'_> {
         }
     }
 
-    /// Vectors of a row that an invocation owns, at most.
+    /// The most vectors of a row that an invocation owns.
     fn most_column_vectors(&self, vector_vec4s: u64) -> u64 {
         let vec4s = self.profile.tuning.channels_last_vec4s.min(MAX_VEC4S);
         most_vectors(vec4s, vector_vec4s)
     }
 
-    /// How a row's vectors are divided among invocations: side by side, then several for each.
+    /// Divides a row's vectors among invocations: first one for each, then several.
     fn divide(&self, width_vectors: u64, vector_vec4s: u64, threads_per_row: u64) -> Columns {
         let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
         let most = self.most_column_vectors(vector_vec4s);
@@ -239,15 +239,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Vectors of a row up to which it is never cut.
+    /// The most vectors of a row that are never cut apart.
     fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
         (self.window_unit(grid.elements()) / columns.vector()).max(1)
     }
 
-    /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
-    /// would be far more partial sums than workgroups to add them. Only where it has barriers anyway: on a
-    /// software driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times
-    /// the time of the whole gradient).
+    /// Whether a workgroup adds up the columns of a channel before it writes them: with few channels there would be far
+    /// more partial sums than workgroups to add them up. It does so only where it has barriers anyway: on a software
+    /// driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the whole
+    /// gradient).
     fn adds_by_channel(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
@@ -258,14 +258,14 @@ impl Planner<'_> {
             && (2..=MAX_SEQUENTIAL).contains(&of_channel)
     }
 
-    /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Beside these,
-    /// partial sums and the coefficients that each workgroup loads weigh more.
+    /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Compared
+    /// with small elements, partial sums and the coefficients that each workgroup loads weigh more.
     fn busy_workgroups(&self, src: &Requirement) -> u64 {
         let all = u64::from(self.profile.tuning.busy_workgroups);
         (all * src.dtype.size() / 8).max(all.min(64)).max(1)
     }
 
-    /// Dispatches over some of the blocks of `block` rows.
+    /// Dispatches over some of the tiles of `block` rows.
     fn shares(
         &self,
         layout: &Layout,
@@ -301,7 +301,7 @@ impl Planner<'_> {
             return Ok(shares.collect());
         }
         let width = columns.width();
-        // Units between two cuts: blocks of whole rows, or segments of one.
+        // Units between two cuts: tiles of whole rows, or segments of a row.
         let segment = self.segment(&layout.grid, columns);
         let segments = match block {
             1 => div_ceil(columns.width_vectors, segment),
@@ -342,9 +342,9 @@ impl Planner<'_> {
         Ok(shares)
     }
 
-    /// How the channels-last reduction is split: enough to keep the adapter busy, no share too small, no more partial
-    /// sums than there is room for, no block of rows larger than a window may be, and no invocation adding too many
-    /// numbers in a row.
+    /// Splits of the channels-last reduction: enough to keep the adapter busy, none too small, no more partial sums
+    /// than there is room for, no tile of rows larger than a window may be, and no invocation adding too many numbers
+    /// in a row.
     fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
@@ -357,7 +357,7 @@ impl Planner<'_> {
         let channels = u64::from(grid.channels);
         let records = match (by_channel, paired) {
             (true, _) => channels,
-            // The last row's last vector may end behind the channels.
+            // The last row's last vector may end after the channels.
             (_, true) => channels.max(columns.width()) / 2,
             (false, false) => columns.all(),
         };
@@ -396,9 +396,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Why the channels-last kernels cannot take a tensor, if they cannot.
+    /// Why the channels-last kernels cannot do a tensor, if they cannot.
     pub fn columns_unsupported_reason(&self, layout: &Layout, src: &Requirement) -> Option<String> {
-        // By given statistics there are no sums.
+        // With given statistics there are no sums.
         if matches!(self.body, Body::Inference | Body::GroupInference) {
             return None;
         }
@@ -406,7 +406,7 @@ impl Planner<'_> {
         (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
     }
 
-    /// The reduction of a tensor's columns into partial sums.
+    /// The reduction of a tensor's columns to partial sums.
     pub fn channels_last_reduce(
         &self,
         layout: &Layout,
@@ -483,13 +483,13 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.workgroup(tuning.workgroup);
         let columns = self.columns(layout, workgroup_size);
-        // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
+        // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > columns.tile();
         let apart = if cut { columns.width() } else { 0 };
-        // An invocation makes so many loop iterations a row.
+        // The loop iterations that an invocation makes for a row.
         let of_a_row = 1 + columns.column_vectors * (1 + columns.vector_vec4s);
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
-        // A tile loads its coefficients once: it grows while enough tiles are left to keep the adapter busy.
+        // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
         let tile = u64::from(tuning.tile);
         let left = layout.grid.elements() / self.busy_workgroups(&tensors.src);
         let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
@@ -539,7 +539,7 @@ mod tests {
     use crate::plan::axes::Axes;
     use crate::{DType, DataFormat, Forward, Norm, Operation, Profile, Tensor};
 
-    /// Samples of channels last, whose elements are whole vec4s, are rows of whole vectors; these are cut anywhere.
+    /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
     #[test]
     fn batches_are_made_of_whole_rows() {
         let profile = Profile {

@@ -1,4 +1,4 @@
-//! The fused channels-last kernel: when it fits, and how workgroups divide the columns.
+//! The fused channels-last kernel: when it fits, and how workgroups divide its columns.
 
 use super::axes::Grid;
 use super::tensors::Tensors;
@@ -6,15 +6,15 @@ use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, Requirement, div_ceil, w
 use crate::Error;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Scalars};
 
-/// Rows of an invocation, at most.
+/// The most rows of an invocation.
 const MOST_ROWS: u64 = 4096;
 
-/// Fewest invocations side by side in the fused channels-last kernel: 128 bytes of a row by loads of 16.
+/// The fewest invocations side by side in a row: 128 bytes of it, in loads of 16.
 const NARROWEST: u32 = 8;
 
 impl Planner<'_> {
-    /// Invocations side by side in a workgroup of the fused channels-last kernel by loads of so many vec4s, and
-    /// all of it.
+    /// The number of a workgroup's invocations that are side by side in a row, with loads of `vector_vec4s` vec4s, and
+    /// of all its invocations.
     fn fused_threads(&self, channels: u32, vector_vec4s: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.workgroup(tuning.workgroup);
@@ -33,7 +33,7 @@ impl Planner<'_> {
         (threads_per_row, workgroup_size)
     }
 
-    /// Blocks of rows that an invocation adds up.
+    /// Blocks of rows that an invocation adds up, one after another.
     fn row_blocks(&self, grid: &Grid) -> u64 {
         let (threads_per_row, workgroup_size) = self.fused_threads(grid.channels, 1);
         div_ceil(
@@ -42,7 +42,7 @@ impl Planner<'_> {
         )
     }
 
-    /// Why the kernel cannot take a tensor, if it cannot.
+    /// Why the kernel cannot do a tensor, if it cannot.
     pub fn channels_last_fused_unsupported_reason(
         &self,
         grid: &Grid,
@@ -55,7 +55,10 @@ impl Planner<'_> {
             return Some("channels are not the last axis".to_owned());
         }
         if !grid.channels.is_multiple_of(4) {
-            return Some(format!("{} channels are no multiple of 4", grid.channels));
+            return Some(format!(
+                "{} channels are not a multiple of 4",
+                grid.channels
+            ));
         }
         if src.padded_bytes() > self.profile.window_limit().1 {
             return Some("the tensor does not fit one binding".to_owned());
@@ -67,21 +70,22 @@ impl Planner<'_> {
         None
     }
 
-    /// Whether a tensor is small and has few rows: larger ones are walked faster in wider pieces.
+    /// Whether a tensor is small and has few rows; larger ones are faster in wider pieces.
     pub fn channels_last_fused_pay(&self, grid: &Grid) -> bool {
         let (threads_per_row, _) = self.fused_threads(grid.channels, 1);
         let part = u64::from(grid.outer) * 4 * u64::from(threads_per_row);
         part <= u64::from(self.profile.tuning.fused_block) && self.is_small(grid)
     }
 
-    /// The whole gradient over a grid's columns.
+    /// The whole gradient or forward pass over a grid's columns.
     pub fn channels_last_fused(
         &self,
         grid: &Grid,
         tensors: &Tensors,
         scalars: Scalars,
     ) -> Result<Dispatch, Error> {
-        // Not where invocations share columns: each vec4 of a vector has a tree of sums, with barriers.
+        // Vectors are not wide where invocations share columns: each vec4 of a vector has a tree of sums, with
+        // barriers.
         let wide = self.vector_vec4s(u64::from(grid.channels));
         let (threads_per_row, workgroup_size) = self.fused_threads(grid.channels, wide);
         let (threads_per_row, vector_vec4s) = match threads_per_row == workgroup_size {

@@ -1,5 +1,5 @@
-//! Which algorithm a plan takes: the first of its operator's list that can do the problem and is_profitable, or the one that
-//! the profile forces.
+//! Chooses a plan's algorithm: the first of its operator's list that can do the problem and is profitable, or the one
+//! that the profile forces.
 
 use super::axes::{Grid, Layout};
 use super::channels_first_fused::LONE_PLANE;
@@ -13,11 +13,11 @@ struct Candidate<P> {
     algorithm: Algorithm,
     /// Why it cannot do a problem, if it cannot.
     unsupported_reason: fn(&Planner<'_>, &P) -> Option<String>,
-    /// Whether it is taken where it can: it is faster than those behind it.
+    /// Whether it is taken where it can: it is faster than those after it.
     is_profitable: fn(&Planner<'_>, &P) -> bool,
 }
 
-/// What the choice of an algorithm over channels depends on.
+/// All that the choice of an algorithm over channels depends on.
 struct Channels {
     layout: Layout,
     src: Requirement,
@@ -25,7 +25,8 @@ struct Channels {
     group_channels: u32,
     /// Why the operator cannot be fused, if it cannot.
     not_fusible: Option<&'static str>,
-    /// Storage buffers that a fused kernel binds: of groups the workspace in place of what is written of channels and groups.
+    /// Storage buffers that a fused kernel binds: for groups the workspace in place of the results of channels and
+    /// groups.
     fused_bindings: usize,
 }
 
@@ -52,9 +53,9 @@ pub(crate) struct Chosen {
     pub halves: Algorithm,
 }
 
-/// What the choice of an algorithm over rows depends on.
+/// All that the choice of an algorithm over rows depends on.
 pub(crate) struct RowsOf {
-    /// The elements to_subtotals by row; the parameters go by column.
+    /// The elements by row; the parameters vary by column.
     pub by_row: Grid,
     pub tensors: Tensors,
 }
@@ -112,7 +113,8 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
     },
 ];
 
-/// Group norm by a reduction and an elementwise pass. Where planes are in a row, a column would be a sum of its own.
+/// Group norm by a reduction and an elementwise pass. Where all planes are in one row, a column would have a sum of its
+/// own.
 const SPLIT_GROUP_NORM: [Candidate<Channels>; 3] = {
     let [general, columns, planes] = SPLIT_BATCH_NORM;
     let columns = Candidate {
@@ -144,7 +146,7 @@ fn not_folded(problem: &Channels) -> Option<String> {
     general.then(|| "the axes do not fold to (outer, channels, inner)".to_owned())
 }
 
-/// What no fused algorithm of batch norm does.
+/// Why no fused algorithm of batch norm can do a problem, if none can.
 fn not_fusible(planner: &Planner<'_>, problem: &Channels) -> Option<String> {
     not_folded(problem)
         .or_else(|| problem.not_fusible.map(str::to_owned))
@@ -152,7 +154,8 @@ fn not_fusible(planner: &Planner<'_>, problem: &Channels) -> Option<String> {
 }
 
 impl Planner<'_> {
-    /// The algorithms of batch norm and of its two halves. These are a split one; where the whole is fused, one of their own.
+    /// The algorithms of batch norm and of its two halves. The halves have a split one, their own where the whole is
+    /// fused.
     pub fn choose_halves(&self, problem: &Problem, tensors: &Tensors) -> Result<Chosen, Error> {
         let problem = &Channels::new(problem, tensors);
         let all = FUSED_BATCH_NORM.iter().chain(&SPLIT_BATCH_NORM);
@@ -170,7 +173,8 @@ impl Planner<'_> {
         Ok(Chosen { whole, halves })
     }
 
-    /// The algorithm of group norm, fused, of whole groups of channels first, or split; or of batch norm by given statistics.
+    /// The algorithm of group norm, fused over whole groups of channels first, or split; or of batch norm by given
+    /// statistics.
     pub fn choose_channels(
         &self,
         problem: &Problem,
@@ -202,7 +206,7 @@ impl Planner<'_> {
         };
         let reason = match list.find(|candidate| candidate.algorithm == forced) {
             Some(candidate) => (candidate.unsupported_reason)(self, problem),
-            None => Some(format!("it is none of {operator}'s")),
+            None => Some(format!("it is not one of {operator}'s")),
         };
         match reason {
             None => Ok(forced),
@@ -223,7 +227,7 @@ impl Planner<'_> {
                 Some(reason) => error = refused(candidate.algorithm, reason),
             }
         }
-        // Not reached: each list ends with what can do all that those before it cannot.
+        // Not reached: each list ends with an algorithm that can do all that those before it cannot.
         Err(error)
     }
 }

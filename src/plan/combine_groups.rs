@@ -1,4 +1,4 @@
-//! The dispatch that puts the sums of a group's channels together.
+//! The dispatch that combines the sums of a group's channels.
 
 use super::axes::Groups;
 use super::finish::Partials;
@@ -13,15 +13,15 @@ use super::tensors::Tensors;
 /// Records of the workspace, one for each channel of all samples.
 #[derive(Clone, Copy)]
 pub(super) struct ChannelRecords {
-    /// What is known before the sums.
+    /// The coefficients known before the sums.
     pub stats: Region,
-    /// The sums; then in their place what the elementwise pass needs of the groups'.
+    /// The sums; later, in their place, the records that the elementwise pass needs.
     pub sums: Region,
 }
 
 impl Planner<'_> {
-    /// The sums of each channel by themselves, a record each: those that a reduction left, or what its partial sums add
-    /// up to.
+    /// The sums of each channel, in a record of their own: those that a reduction left, or the totals of its partial
+    /// sums.
     pub(super) fn sums_of_channels(
         &self,
         partials: Partials,
@@ -45,7 +45,7 @@ impl Planner<'_> {
     ) -> Result<Dispatch, Error> {
         let most = self.workgroup(self.profile.tuning.workgroup);
         let channels = u64::from(groups.group_channels);
-        // Shared in the way that partial sums are.
+        // They are shared like partial sums.
         let few = threads(most, channels, self.profile.tuning.channels_first_vec4s);
         let threads = match channels > u64::from(few) * TIER {
             true => most,

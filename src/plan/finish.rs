@@ -1,4 +1,4 @@
-//! The dispatches that add partial sums and derive what follows from the sums.
+//! The dispatches that add up partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Region, Workspace};
@@ -19,7 +19,7 @@ pub(crate) struct Partials {
     pub partial_stride: u64,
     pub repeats: u64,
     pub inner: u32,
-    /// Two channels share a record: c is half of record c / 2.
+    /// Two channels share a record: channel c has half of record c / 2.
     pub paired: bool,
 }
 
@@ -38,8 +38,8 @@ impl Partials {
         }
     }
 
-    /// One partial sum in each split, two channels to a record. Channels come in whole vec4s, or there is one partial sum,
-    /// whose region is reserved in whole vec4s.
+    /// One partial sum in each split, two channels to a record. Channels come in whole vec4s, or there is one partial
+    /// sum, whose region is reserved in whole vec4s.
     pub fn paired(region: Region, channels: u32, count: u64) -> Self {
         Self {
             paired: true,
@@ -52,14 +52,14 @@ impl Partials {
         self.count == 1 && self.channel_stride == 1 && !self.paired
     }
 
-    /// No partial sums: every sum is 0. `region` is any place in the workspace.
+    /// No partial sums: every sum is 0. `region` may be any region of the workspace.
     pub fn none(channels: u32, region: Region) -> Self {
         Self::plain(region, channels, 0, 0)
     }
 }
 
-/// Partial sums that an invocation adds, at most; where there are more, subtotals are added first. In the kernel's three tiers no more than 32
-/// numbers follow one another.
+/// The most partial sums that an invocation adds up; where there are more, they are first added up to subtotals. In the
+/// kernel's three tiers no more than 32 numbers follow one another.
 const MOST_PARTIALS: u64 = 1024;
 
 /// Where a channel's sums come from, and where they go.
@@ -73,20 +73,20 @@ pub(crate) enum Route {
     FromSums,
 }
 
-/// What the sums of channels of `count` elements become.
+/// The results that follow from sums of channels of `count` elements.
 #[derive(Clone)]
 pub(crate) struct Derived {
     pub count: u64,
-    /// Tensors that are read for it, and what is written; each line together.
+    /// The tensors that are read for them, and those that are written. Each line is bound together.
     pub operands: Vec<Vec<Requirement>>,
-    /// What the elementwise pass needs of them, which the first line is read for.
+    /// The records that the elementwise pass needs. The first line is read for them.
     pub means: Option<Region>,
     pub scalars: Scalars,
     pub shards: Shards,
 }
 
 impl Derived {
-    /// From sums of so many elements, by plain means.
+    /// Plain means of sums of `count` elements, and no results.
     pub fn of(count: u64) -> Self {
         Self {
             count,
@@ -103,8 +103,8 @@ impl Derived {
     }
 }
 
-/// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel and each
-/// shard.
+/// Elements of the buffer `sums`: two sums of each channel, then the number of their elements; or a record of each
+/// channel and each shard.
 pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
     match body.pairs() {
         true => 2 * channels + 1,
@@ -113,7 +113,7 @@ pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
 }
 
 impl Planner<'_> {
-    /// Records of a subtotal of every channel.
+    /// The number of records in which every channel has a subtotal.
     pub fn subtotal_records(&self, channels: u32) -> u64 {
         let of_four = if self.body.pairs() { 2 } else { 4 };
         of_four * div_ceil(u64::from(channels), 4)
@@ -131,8 +131,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds partial sums to subtotals until there are so few that a workgroup adds them all: the dispatches, and what they
-    /// leave.
+    /// Adds partial sums up to subtotals until there are so few that a workgroup adds them all up: the dispatches, and
+    /// the partial sums that they leave.
     pub fn add_subtotals(
         &self,
         partials: Partials,
@@ -159,7 +159,7 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
-    /// Adds partial sums to `total`, or begins it with them.
+    /// Adds partial sums to `total`, or writes their sum there if it is not `begun`.
     pub fn add_to(
         &self,
         partials: &Partials,
@@ -177,8 +177,8 @@ impl Planner<'_> {
         )
     }
 
-    /// Adds partial sums, and derives what follows from the sums: in one dispatch if it can bind all that takes, else in
-    /// one for each line of operands.
+    /// Adds partial sums up, and derives what follows from the sums: in one dispatch if it can bind all operands, else
+    /// in one for each line of them.
     pub fn finish(
         &self,
         partials: &Partials,
@@ -220,7 +220,7 @@ impl Planner<'_> {
             subtotal_partials,
             self.profile.tuning.channels_first_vec4s,
         );
-        // The bound on a subtotal is for all of them.
+        // The bound on the partial sums of a subtotal assumes that all invocations share them.
         let threads = match subtotal_partials > u64::from(threads) * MOST_PARTIALS {
             true => most,
             false => threads,
@@ -297,14 +297,14 @@ impl Planner<'_> {
     }
 }
 
-/// The sums that partial sums are added to.
+/// The sums to which partial sums are added.
 enum Target<'a> {
-    /// Subtotals of so many partial sums each, which are written to the workspace, or added to what is there.
+    /// Subtotals of `partials` partial sums each, which are written to the workspace, or added to the subtotals there.
     Subtotals {
         partials: u64,
         at: Region,
         added: bool,
     },
-    /// The sums of channels and what follows from them: by these operands, and for the elementwise pass.
+    /// The sums of channels and what follows from them, in these operands and for the elementwise pass.
     Channels(&'a Derived, &'a [Requirement], Option<Region>, Route),
 }

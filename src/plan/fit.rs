@@ -1,4 +1,4 @@
-//! What a profile must have for plans to be made, and what a problem asks of it whatever its shape.
+//! Checks what every plan needs of a profile, and what a problem needs of it whatever its shape.
 
 use crate::kernels::Body;
 use crate::options::check_epsilon;
@@ -6,7 +6,7 @@ use crate::profile::STORAGE_BUFFERS;
 use crate::tuning::SMALLEST_WORKGROUP;
 use crate::{DType, DTypes, Error, Profile};
 
-/// The profile within its bounds, which kernels without checks rely on; an error if no plan can run there, or none with
+/// The profile within its bounds, on which kernels without checks rely. An error if no plan can run there, or none with
 /// these types and this epsilon.
 pub(crate) fn fit(profile: &Profile, types: DTypes, epsilon: f64) -> Result<Profile, Error> {
     let profile = profile.clone().within_bounds();

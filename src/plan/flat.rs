@@ -1,4 +1,4 @@
-//! The elementwise pass that writes a mask, in the order of the tensor.
+//! The elementwise pass that writes a mask, in the tensor's order.
 
 use super::axes::Layout;
 use super::tensors::{Applied, Tensors};

@@ -13,7 +13,7 @@ use crate::kernels::Body;
 use crate::{Algorithm, Error};
 
 impl Planner<'_> {
-    /// Statistics and an elementwise pass, or a fused kernel where one is faster.
+    /// Statistics and an elementwise pass, or a fused kernel where that is faster.
     pub(super) fn forward(
         &self,
         problem: &Problem,
@@ -32,7 +32,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Statistics, what follows from them, elementwise pass: the whole of them and the two halves.
+    /// Statistics, what follows from them, elementwise pass: for the whole, and for the two halves.
     fn split_forward(
         &self,
         problem: &Problem,
@@ -79,7 +79,7 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// The reduction of channels' statistics, and the partial ones that it leaves.
+    /// The reduction to channels' statistics, and the partial statistics that it leaves.
     fn reduce_statistics(
         &self,
         planes: bool,
@@ -97,7 +97,7 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
-    /// Over rows: in one reading where they fit registers; else statistics, then the elementwise pass.
+    /// Forward over rows: in one reading where rows fit registers; else statistics, then the elementwise pass.
     fn rows_forward(&self, problem: &Problem, workspace: &mut Workspace) -> Result<Slice, Error> {
         let in_registers = Self {
             body: match self.body {
@@ -139,7 +139,7 @@ impl Planner<'_> {
         Ok(Slice::whole(algorithm, dispatches))
     }
 
-    /// Statistics of rows as of channels, what follows from them, and the elementwise pass.
+    /// Statistics of rows, computed as those of channels, what follows from them, and the elementwise pass.
     fn split_rows_forward(
         &self,
         by_row: &Grid,

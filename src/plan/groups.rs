@@ -1,16 +1,16 @@
-//! Group norm by its own statistics, forward and backward. The channels of all samples are channels of their own to the
-//! reduction and to the elementwise pass; between them the sums of a group are put together.
+//! Group norm by its own statistics, forward and backward. The reduction and the elementwise pass treat the channels of
+//! all samples as channels of their own; between them the sums of each group are combined.
 //!
 //! # Windows
 //!
 //! A tensor beyond the binding limit is cut like batch norm's of the same layout:
-//! * channels first: between planes, or inside of one, whatever sample or group they are of; fused, between blocks of whole
-//!   groups, each of which must fit a binding;
+//! * channels first: between planes, or inside one, whatever sample or group they belong to; fused, between tiles of
+//!   whole groups, each of which must fit a binding;
 //! * channels last: between rows, if the elements of a sample are whole vec4s; else, with several samples of several
 //!   elements a channel, the tensor must fit a binding.
 //!
-//! What is not cut: the workspace, with records of the channels of all samples, and the parameters; and the sums of a
-//! group's channels, which one workgroup of `combine_groups` adds up. Beyond these the plan is an error.
+//! The workspace, with records of the channels of all samples, and the parameters are not cut; nor are the sums of a
+//! group's channels, which one workgroup of `combine_groups` adds up. Beyond their limits the plan is an error.
 
 use super::axes::Groups;
 use super::combine_groups::ChannelRecords;
@@ -23,8 +23,8 @@ use super::workspace::{Region, Workspace};
 use super::{Dispatch, Planner};
 use crate::{Algorithm, Error};
 
-/// The sums of channels of all samples as partial sums of what is written: the gradients of a channel's parameters have
-/// one for each sample, the statistics of a group one for each of its channels.
+/// The sums of the channels of all samples, as partial sums of the results: the gradients of a channel's parameters
+/// have one for each sample, the statistics of a group one for each of its channels.
 fn of_all_samples(problem: &Problem, groups: &Groups, sums: Region) -> Partials {
     let (channels, group_channels) = (groups.channels, groups.group_channels);
     match problem.body.is_gradient() {
@@ -37,9 +37,9 @@ fn of_all_samples(problem: &Problem, groups: &Groups, sums: Region) -> Partials 
 }
 
 impl Planner<'_> {
-    /// All but the last sums of the parameters' gradients, if there is a place where these are added up: fused, where a
-    /// workgroup holds whole groups; else a reduction of each channel, what follows from the sums of its group, and an
-    /// elementwise pass.
+    /// Group norm, fused where a workgroup holds whole groups; else a reduction of each channel, what follows from the
+    /// sums of its group, and an elementwise pass. If there are `running` sums, the parameters' gradients are added to
+    /// those, and not written.
     pub(super) fn groups_by_own_statistics(
         &self,
         problem: &Problem,
@@ -96,7 +96,7 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let layout = &groups.layout;
         let given = !self.body.statistics().is_empty();
-        // Where nothing is known before the sums, no kernel needs a record of it: any place will do.
+        // Where nothing is known before the sums, no kernel reads its records: any region will do.
         let stats = workspace.reserve(if given {
             groups.channels_of_all().into()
         } else {
@@ -113,7 +113,7 @@ impl Planner<'_> {
         dispatches.extend(reduce);
         let (added, sums) = self.sums_of_channels(partials, workspace)?;
         dispatches.extend(added);
-        // Before the sums' place is taken.
+        // Before the sums are overwritten.
         let partials = of_all_samples(problem, groups, sums);
         dispatches.extend(self.finish_written(partials, tensors, problem, running, workspace)?);
         let records = ChannelRecords { stats, sums };

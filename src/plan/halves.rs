@@ -1,4 +1,4 @@
-//! Batch norm's whole, which may be one dispatch, and its two halves, between which are the sums.
+//! Batch norm as a whole, which may be one dispatch, and its two halves, with the sums between them.
 
 use super::choose::Chosen;
 use super::finish::{Derived, Partials, Route};
@@ -10,8 +10,8 @@ use super::{Dispatch, Phases, Planner};
 use crate::{Algorithm, Error};
 
 impl Planner<'_> {
-    /// The whole beside its halves, `split`, which may be the whole, too. A fused kernel needs no workspace: where there is no
-    /// room for that of the halves, there are none.
+    /// The dispatches of the whole and of its halves. `split` are those of the halves, and of the whole unless that is
+    /// fused. A fused kernel needs no workspace: where there is no room for that of the halves, there are no halves.
     pub(super) fn with_fused(
         &self,
         problem: &Problem,
@@ -49,7 +49,7 @@ impl Planner<'_> {
         Ok(slice)
     }
 
-    /// The last sums of the whole, of which results may not be `wanted`, and of its two halves.
+    /// The last sums of the whole and of its two halves, or if no results are `wanted`, only of the first half.
     pub(super) fn finish_halves(
         &self,
         partials: &Partials,

@@ -8,7 +8,7 @@ use super::workspace::Workspace;
 use crate::Error;
 
 impl Planner<'_> {
-    /// What a channel's elements have in common, then the elementwise pass.
+    /// Gathers the coefficients of each channel, then does the elementwise pass.
     pub(super) fn inference(
         &self,
         problem: &Problem,

@@ -1,5 +1,4 @@
-//! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
-//! touches a GPU.
+//! Makes a list of dispatches from shapes, element types and an adapter's profile. Pure: nothing here touches a GPU.
 
 mod axes;
 mod backward;
@@ -44,7 +43,7 @@ use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
 use axes::{Grid, Groups, Layout};
 use std::ops::Range;
 
-/// In which recordings of a plan a dispatch takes part.
+/// The recordings of a plan in which a dispatch takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phases(u8);
 
@@ -56,12 +55,12 @@ impl Phases {
     /// From the sums on.
     pub const APPLY: Self = Self(4);
 
-    /// These and those.
+    /// The phases of both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These but for those, if any are left.
+    /// These phases without the other's, if any are left.
     pub const fn without(self, other: Self) -> Option<Self> {
         match self.0 & !other.0 {
             0 => None,
@@ -69,13 +68,13 @@ impl Phases {
         }
     }
 
-    /// Whether one of these is among those.
+    /// Whether both have a phase in common.
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// A part of a tensor that a dispatch binds, in bytes from the tensor's start.
+/// The range of a tensor that a dispatch binds, in bytes from the tensor's start.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Binding {
     pub tensor: Tensor,
@@ -101,7 +100,7 @@ impl Binding {
         }
     }
 
-    /// The bytes of it in a buffer that has room for so many of the tensor's.
+    /// The bytes that it binds of a buffer that has room for `room` of the tensor's bytes.
     pub fn within(&self, room: u64) -> Range<u64> {
         self.bytes.start..self.bytes.end.min(room / 4 * 4)
     }
@@ -126,18 +125,18 @@ pub(crate) struct Dispatch {
     pub constants: Vec<(&'static str, Constant)>,
     pub bindings: Vec<Binding>,
     pub uniforms: Uniforms,
-    /// Along x and y: together at least one for each tile.
+    /// Workgroups along x and y, together at least one for each tile.
     pub workgroups: [u32; 2],
-    /// Loop iterations that an invocation makes, at most.
+    /// The most loop iterations that an invocation makes.
     pub iterations: u64,
     /// The most numbers that one accumulator adds in a row.
     pub sequential_adds: u64,
-    /// Invocations that have to be of one subgroup; 0 if it needs none.
+    /// The number of invocations that must belong to one subgroup; 0 if it needs no subgroups.
     pub in_a_subgroup: u64,
 }
 
 impl Dispatch {
-    /// The kernel's variant that binds these of its bindings, each to a buffer of its own with room for whole vec4s.
+    /// The kernel's variant for some of its bindings, each bound to a buffer of its own with room for whole vec4s.
     pub fn variant(&self, types: DTypes, access: Access, bound: &[&Binding]) -> Variant {
         Variant {
             kernel: self.kernel,
@@ -188,7 +187,7 @@ impl Planner<'_> {
     }
 }
 
-/// What a plan needs of a tensor that the caller binds.
+/// A plan's requirement for a tensor that the caller binds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Requirement {
     pub tensor: Tensor,
@@ -197,12 +196,12 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
-    /// Size in bytes, of storage words that hold an element.
+    /// The size in bytes, in whole words of storage.
     pub fn bytes(&self) -> u64 {
         (self.elements * self.dtype.size()).next_multiple_of(4)
     }
 
-    /// Size in bytes with the last group of four elements made whole.
+    /// The size in bytes, with the last vec4 made whole.
     pub fn padded_bytes(&self) -> u64 {
         self.elements.next_multiple_of(4) * self.dtype.size()
     }
@@ -213,12 +212,12 @@ impl Requirement {
 pub(crate) struct Plan {
     /// The body that reads and writes all of the caller's tensors.
     pub body: Body,
-    /// What computes the whole operator.
+    /// The algorithm of the whole operator.
     pub algorithm: Algorithm,
     pub types: DTypes,
     pub tensors: Vec<Requirement>,
     pub workspace_bytes: u64,
-    /// Bits of the words that kernels read and write by.
+    /// Bits in the words by which kernels read and write.
     pub word_bits: u32,
     pub dispatches: Vec<(Phases, Dispatch)>,
 }
@@ -241,12 +240,12 @@ impl Plan {
         tensor.is_scratch() || self.body.writes(tensor)
     }
 
-    /// Names of the kernels that these run, in order.
+    /// Names of the kernels that the whole operator runs, in order.
     pub fn kernel_names(&self) -> Vec<&'static str> {
         self.whole().map(|d| d.kernel.entry().name).collect()
     }
 
-    /// An error if a kernel binds more at once than this.
+    /// An error if a kernel binds more bytes of a tensor at once than this.
     pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
         let bindings = self.dispatches.iter().flat_map(|(_, d)| &d.bindings);
         for Binding { tensor, bytes } in bindings {
@@ -294,29 +293,29 @@ impl Plan {
     }
 }
 
-/// Loop iterations of an invocation that every dispatch stays within. Mesa's software drivers end an invocation's loops
-/// after 65,535, all its loops together, without an error: what is left is not added, or not written.
+/// The most loop iterations that an invocation of any dispatch makes. Mesa's software drivers end an invocation's loops
+/// after 65,535 iterations, counting all its loops together, without an error: the rest is not added, or not written.
 const MOST_ITERATIONS: u64 = 49_152;
 
-/// Dispatches of a plan, at most: more would take seconds to plan and to bind, and do little each.
+/// The most dispatches that a plan has: more would take seconds to plan and to bind, and each would do little.
 const MOST_DISPATCHES: u64 = 1 << 15;
 
-/// An error if these are more dispatches than a plan may have.
+/// An error if a plan would have more dispatches than it may.
 fn check_dispatches(dispatches: u64) -> Result<(), Error> {
     Error::check_limit(
-        "a plan (of larger windows it takes fewer: max_window, max_storage_buffer_binding_size)",
+        "a plan (larger windows need fewer: max_window, max_storage_buffer_binding_size)",
         "number of dispatches",
         dispatches,
         MOST_DISPATCHES,
     )
 }
 
-/// About the most numbers that one accumulator adds in a row. Where all are alike, their roundings are too,
-/// and the error is a quarter of this in unit roundoffs: three quarters of what
-/// `SUM_ULPS` of wgpu-norm-verify allows, which leaves the rest to a kernel's other steps.
+/// About the most numbers that one accumulator adds in a row. Where all are alike, their rounding errors are too, and
+/// the error is a quarter of this in unit roundoffs: three quarters of the error that `SUM_ULPS` of wgpu-norm-verify
+/// allows, which leaves the rest to a kernel's other steps.
 const MAX_SEQUENTIAL: u64 = 192;
 
-/// What the planning functions share.
+/// The inputs that all planning functions share.
 #[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
@@ -326,15 +325,15 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Why so many buffers cannot be bound at once, if they cannot.
+    /// Why `needed` buffers cannot be bound at once, if they cannot.
     fn more_bindings_than_allowed(&self, needed: usize) -> Option<String> {
         let allowed = self.profile.max_storage_buffers;
         (needed > allowed as usize)
             .then(|| format!("it binds {needed} storage buffers, the device allows {allowed}"))
     }
 
-    /// Vec4s that a load of data moves: two, where so many elements, the tensor's or a row's, are made of pairs of
-    /// them and the element type's words make such a load.
+    /// Vec4s that a load of data moves: two, where the elements of the tensor or of a row come in pairs of vec4s and
+    /// such a load consists of the element type's words.
     fn vector_vec4s(&self, elements: u64) -> u32 {
         let vec4_bytes = 4 * self.data.size();
         let word_bytes = u64::from(self.profile.word_bits()) / 8;
@@ -345,47 +344,47 @@ impl Planner<'_> {
         }
     }
 
-    /// Of a small tensor most of the time is that of its dispatches.
+    /// Whether a tensor is so small that its dispatches take most of the time.
     fn is_small(&self, grid: &Grid) -> bool {
         grid.elements() <= u64::from(self.profile.tuning.small_tensor)
     }
 
-    /// Elements that a window holds of any type, so that windows of all types are cut alike.
+    /// Elements of any type that a window holds, so that tensors of all types are cut alike.
     fn held_unit(&self) -> u64 {
-        // Around a window: down to an aligned offset, up to a pair of vec4s, a chunk of a plane rounded up.
+        // A window grows: down to an aligned offset, up to a pair of vec4s, by a chunk of a plane rounded up.
         let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
         let held = self.profile.max_binding.saturating_sub(around) / DType::F64.size();
         held.max(1)
     }
 
-    /// Elements between two neighbouring places where a tensor of so many may be cut, at most; so many that a plan has
-    /// no more than some hundred windows for their sake.
+    /// The most elements between two neighbouring positions where a tensor of `elements` elements may be cut. They are
+    /// enough that a plan has no more than some hundred windows because of them.
     fn window_unit(&self, elements: u64) -> u64 {
         u64::from(self.profile.window_unit)
             .max(elements / 256)
             .min(self.held_unit())
     }
 
-    /// Records that partial sums may take: one of each channel or row, as many bytes as src, and 4 MiB.
+    /// Records that partial sums may take: one for each channel or row, as many bytes as src, and 4 MiB.
     fn allowed_records(&self, src: &Requirement, groups: u64) -> u64 {
         // Regions are rounded up, and subtotals need room, too.
         const SPARE: u64 = (4 << 20) - (1 << 17);
         groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
     }
 
-    /// The same as far as a binding holds them beside two others of each channel or row.
+    /// The same number, limited to the records that a binding holds besides two others for each channel or row.
     fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
         let allowed = self.allowed_records(src, groups);
         allowed.min(self.held_records(2 * groups)).max(1)
     }
 
-    /// Records of partial sums that a binding holds beside so many others, and beside the sums of groups of them.
+    /// Records of partial sums that a binding holds besides `others` records and subtotals.
     fn held_records(&self, others: u64) -> u64 {
         let held = self.profile.max_binding / (4 * self.data.accumulator().size());
         (held - held / 512).saturating_sub(others)
     }
 
-    /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most. Pieces that need
+    /// The most pieces of a tensor, `apart` elements apart, that a workgroup does one after another. Pieces that need
     /// no limit are 0 apart.
     fn most_apart(&self, apart: u64) -> u64 {
         const PAGE: u64 = 4096;
@@ -395,9 +394,9 @@ impl Planner<'_> {
         }
     }
 
-    /// A workgroup for each tile, folded into two dimensions where one does not hold so many: a loop
-    /// over tiles in the kernel would keep a software driver from holding anything in registers beside
-    /// a barrier (measured: the reduction took 1.7 times as long).
+    /// A workgroup for each tile, folded into two dimensions where one does not hold them all: a loop over tiles in the
+    /// kernel would keep a software driver from holding anything in registers around a barrier (measured: the reduction
+    /// took 1.7 times as long).
     pub fn workgroups(&self, tiles: u64) -> Result<[u32; 2], Error> {
         let most = u64::from(self.profile.max_workgroups.max(1));
         let tiles = tiles.max(1);
@@ -420,11 +419,11 @@ impl Planner<'_> {
         self.profile.tuning.cheap_barriers == 1
     }
 
-    /// Whether a workgroup adds up its invocations' sums of columns, behind barriers, before it writes them; else each
-    /// writes its own, one for as many elements as it walks rows.
+    /// Whether a workgroup adds up its invocations' sums of columns, with barriers, before it writes them. Otherwise
+    /// each invocation writes its own, one for as many elements as it walks rows.
     fn adds_up_walks(&self, walked: u64) -> bool {
-        // Such sums are less than a tenth of the bytes moved, and on a driver for the CPU barriers cost more (measured
-        // with 32 columns: 1.2 to 1.6 times the time).
+        // After a long walk, such sums are less than a tenth of the bytes moved, and on a driver for the CPU barriers
+        // cost more (measured with 32 columns: 1.2 to 1.6 times the time).
         const LONG_WALK: u64 = 8;
         self.cheap_barriers() || walked < LONG_WALK
     }
@@ -440,12 +439,12 @@ pub(crate) fn word(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Vectors that hold at most so many vec4s.
+/// The most vectors that hold no more than `vec4s` vec4s.
 fn most_vectors(vec4s: u32, vector_vec4s: u64) -> u64 {
     (u64::from(vec4s) / vector_vec4s.max(1)).max(1)
 }
 
-/// Invocations that share so many elements, with so many vec4s for each at least: a power of two.
+/// Invocations that share `elements` elements, with at least `vec4s` vec4s for each: a power of two.
 fn threads(workgroup_size: u32, elements: u64, vec4s: u32) -> u32 {
     word(div_ceil(elements, 4 * u64::from(vec4s.max(1))))
         .max(1)
@@ -454,7 +453,7 @@ fn threads(workgroup_size: u32, elements: u64, vec4s: u32) -> u32 {
         .min(workgroup_size)
 }
 
-/// What kernels are told of groups.
+/// The uniforms that describe groups.
 fn group_sizes(groups: &Groups) -> GroupSizes {
     GroupSizes {
         group_channels: groups.group_channels,
@@ -483,7 +482,7 @@ pub(crate) fn axis_sizes(layout: &Layout) -> AxisSizes {
     }
 }
 
-/// How a grid's planes lie in vectors of so many vec4s.
+/// How a grid's planes lie in vectors.
 pub(crate) struct PlaneAlignment {
     /// Every plane begins at a vector, or at a vec4.
     pub vector_aligned: bool,

@@ -9,12 +9,12 @@ use crate::kernels::{
 };
 use crate::{Error, Tensor};
 
-/// Invocations of a workgroup where each has work of its own and shares nothing.
+/// Invocations in a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records of every group of elements that share statistics: what is known of it. In one dispatch if it can bind
-    /// all that takes, else in one for the statistics and one for gamma and beta.
+    /// Writes a record for each channel or row, with its statistics and `params`: in one dispatch if it can bind all
+    /// these tensors, else in one for the statistics and one for `params`.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
@@ -27,7 +27,7 @@ impl Planner<'_> {
         self.pack_lines(none.statistics, none, [&statistics, params], epsilon, stats)
     }
 
-    /// The same of channels that share statistics in groups.
+    /// Writes such records for channels that share statistics in groups.
     pub fn pack_groups(
         &self,
         groups: &Groups,
@@ -96,7 +96,7 @@ impl Planner<'_> {
         ))
     }
 
-    /// gamma or beta as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
+    /// Writes gamma or beta to the workspace as reals, for kernels over rows where the adapter binds too few buffers.
     pub fn pack_weights(&self, param: &Requirement, weights: Region) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let vec4s = div_ceil(param.elements, 4);

@@ -1,4 +1,4 @@
-//! What all passes have in common: slices, what is written of lines, and the finished plan.
+//! The steps that all passes have in common: slices, results, and the finished plan.
 
 use super::axes::Layout;
 use super::finish::{Partials, Route};
@@ -9,7 +9,7 @@ use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::{Algorithm, Error, Profile, Tensor};
 
-/// What a pass dispatches for a slice.
+/// A pass's dispatches for a slice.
 pub(super) struct Slice {
     pub algorithm: Algorithm,
     pub dispatches: Vec<(Phases, Dispatch)>,
@@ -18,7 +18,7 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Without halves.
+    /// A slice without halves.
     pub fn whole(algorithm: Algorithm, dispatches: Vec<Dispatch>) -> Self {
         Self {
             algorithm,
@@ -28,7 +28,7 @@ impl Slice {
     }
 }
 
-/// Dispatches, all of which take part in these phases.
+/// Gives all dispatches the same phases.
 pub(super) fn in_phases(
     phases: Phases,
     dispatches: Vec<Dispatch>,
@@ -50,7 +50,7 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
     planner.in_slices(problem.axes.lines(), &tensors, |slices| {
         let mut workspace = Workspace::new(problem.types.data.accumulator());
         if problem.family == Family::Rows && problem.body.is_gradient() {
-            // A place where no rows leave sums of columns.
+            // A region for the sums of columns of no rows.
             workspace.reserve(0)?;
         }
         let mut running = match tensors.param_grads() {
@@ -96,7 +96,8 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
 }
 
 impl Planner<'_> {
-    /// What is written of each channel, group or column, if anything is, or what is added up for it.
+    /// The dispatches that write the results of each channel, group or column, if there are any, or that add their sums
+    /// to `running`.
     pub(super) fn finish_written(
         &self,
         partials: Partials,
@@ -117,7 +118,7 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// The elementwise pass over channels; one that writes a mask goes in the order of the tensor.
+    /// The elementwise pass over channels. One that writes a mask goes in the tensor's order.
     pub(super) fn apply(
         &self,
         planes: bool,

@@ -1,4 +1,4 @@
-//! What is planned: an operation by the axes of src, each with two flags, and what is computed over them.
+//! A problem to plan: an operation as the axes of src, each with two flags, and what is computed over them.
 
 use super::Requirement;
 use super::axes::Axes;
@@ -9,8 +9,8 @@ use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::RunningVariance;
 use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Tensor, Through};
 
-/// What has statistics of its own, which says which algorithms there are. It follows from the norm, not from the axes: those of
-/// two norms may be alike.
+/// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not
+/// from the axes, which two norms may have alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Channels,
@@ -27,20 +27,20 @@ pub(crate) struct Problem {
     pub epilogue: Epilogue,
     pub types: DTypes,
     pub epsilon: f64,
-    /// What statistics are to a gradient.
+    /// How a gradient treats statistics.
     pub through: Through,
     /// How running statistics take in the batch's, if there are any.
     pub running: Option<RunningUpdate>,
-    /// Of a batch that is spread over several devices.
+    /// The shards of a batch that is spread over several devices.
     pub shards: Shards,
-    /// Whether gamma, if it is there, counts.
+    /// Whether gamma, if it is there, matters.
     gamma_counts: bool,
-    /// The tensors that there are.
+    /// The operation's tensors.
     slots: Vec<Slot>,
 }
 
 impl Problem {
-    /// Of an operation that was checked.
+    /// The problem of a checked operation.
     pub fn new(operation: &Operation) -> Self {
         let Forward {
             running, shards, ..
@@ -79,7 +79,7 @@ impl Problem {
         }
     }
 
-    /// The same of so many of its samples or rows.
+    /// The same problem for `lines` of its samples or rows.
     pub fn of_lines(&self, lines: u64) -> Self {
         Self {
             axes: self.axes.of_lines(lines),
@@ -97,12 +97,12 @@ impl Problem {
         self.family == Family::Channels && !self.is_inference()
     }
 
-    /// Whether its statistics are constants, by which the gradient does not flow.
+    /// Whether its statistics are constants, through which the gradient does not flow.
     pub fn by_constants(&self) -> bool {
         self.through == Through::Constant
     }
 
-    /// What it reads and writes.
+    /// The tensors that it reads and writes.
     pub fn tensors(&self) -> Tensors {
         let of = |tensor: Tensor| {
             let (dtype, elements) = match tensor {
@@ -153,7 +153,7 @@ impl Problem {
         }
     }
 
-    /// What kernels need beside the tensors.
+    /// The numbers that kernels need besides the tensors.
     pub fn scalars(&self) -> Scalars {
         let unbiased = |update: RunningUpdate| update.variance == RunningVariance::Unbiased;
         Scalars {
@@ -164,7 +164,7 @@ impl Problem {
         }
     }
 
-    /// What is written of each channel, group, row or column.
+    /// The results of each channel, group, row or column.
     pub fn derived(&self, tensors: &Tensors) -> Derived {
         let operands = vec![tensors.results.clone()];
         match self.family == Family::Rows && self.body.is_gradient() {
@@ -180,7 +180,7 @@ impl Problem {
         }
     }
 
-    /// Why no kernel does it in one dispatch, if none does.
+    /// Why no kernel can do it in one dispatch, if none can.
     pub fn not_fusible(&self) -> Option<&'static str> {
         match self.body.is_gradient() {
             true => self

@@ -1,5 +1,5 @@
-//! A reduction in rounds: where there is no room for the partial sums of all splits, those of some splits are added up
-//! before the next ones take their place.
+//! Reductions in rounds: where there is no room for the partial sums of all splits, those of some splits are added up
+//! before the next ones overwrite them.
 
 use super::finish::Partials;
 use super::workspace::{Region, Workspace};
@@ -7,24 +7,24 @@ use super::{Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
 
-/// Rounds of a plan, at most.
+/// The most rounds of a plan.
 const MOST_ROUNDS: u64 = 4096;
 
-/// The limit of rounds, as errors name it.
+/// The name of the limit of rounds in errors.
 pub(super) const ROUNDS: &str = "rounds that fit max_storage_buffer_binding_size";
 
 /// The splits of a reduction.
 pub(crate) struct Rounds {
     pub splits: u64,
-    /// Records of the partial sums of a split.
+    /// Records that the partial sums of a split take.
     pub records: u64,
-    /// Splits that there is room for at a time.
+    /// Splits for which there is room at a time.
     pub round: u64,
 }
 
 impl Rounds {
-    /// All splits at once if that takes no more records than `room`, or than the sums; else as many as leave room for
-    /// groups' sums, of so many records each.
+    /// All splits at once if that takes no more records than `room`, or than a subtotal of every channel; otherwise as
+    /// many as leave room for subtotals of `subtotal_records` records each.
     pub fn new(splits: u64, records: u64, subtotal_records: u64, room: u64) -> Self {
         let beside = |sums| room.saturating_sub(sums * (subtotal_records + 16)) / records.max(1);
         let rounds = |round| Self {
@@ -39,12 +39,12 @@ impl Rounds {
         }
     }
 
-    /// Whether there is room for one split at least, if there are any.
+    /// Whether there is room for at least one split, if there are any.
     pub fn fit(&self) -> bool {
         self.splits == 0 || self.round > 0
     }
 
-    /// Whether one accumulator must not add up the sums of all rounds: a block of rounds has its own.
+    /// Whether there are too many rounds for one accumulator, so that each block of rounds has its own.
     fn many(&self) -> bool {
         div_ceil(self.splits, self.round.max(1)) > MAX_SEQUENTIAL
     }
@@ -56,8 +56,8 @@ impl Rounds {
 }
 
 impl Planner<'_> {
-    /// All rounds: `reduce` gives the dispatches of some splits, whose partial sums are where those of the first split
-    /// would be in the given region, and `partials` says what so many splits leave there.
+    /// The dispatches of all rounds. `reduce` returns those of some splits, given the region where the partial sums of
+    /// split 0 would begin; `partials` returns the partial sums that a number of splits leaves in a region.
     pub fn in_rounds(
         &self,
         rounds: &Rounds,
@@ -101,7 +101,7 @@ impl Planner<'_> {
         Ok((dispatches, self.total(&sums)))
     }
 
-    /// A region for sums of channels to which `count` times something is added.
+    /// Reserves a region for sums of channels to which partial sums are added `count` times.
     pub fn running_sums(
         &self,
         channels: u32,
@@ -122,7 +122,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Adds partial sums, one time of those that were counted.
+    /// Adds partial sums, one of `count` times.
     pub fn add_up(
         &self,
         sums: &mut RunningSums,
@@ -141,18 +141,18 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// The sums of all that was added.
+    /// The sums of everything that was added.
     pub fn total(&self, sums: &RunningSums) -> Partials {
         self.subtotals(sums.total, sums.channels, 1)
     }
 }
 
-/// Sums of channels that are added up one after another, in blocks of so few that roundings do not pile up.
+/// Sums of channels that are added one after another, in blocks so short that rounding errors do not pile up.
 pub(crate) struct RunningSums {
     channels: u32,
     of_block: Region,
     total: Region,
-    /// How many times something is added, and how many times it was.
+    /// How many times partial sums are added, and how many times they were.
     count: u64,
     done: u64,
 }

@@ -1,4 +1,4 @@
-//! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
+//! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
 
 use super::axes::Grid;
 use super::finish::Partials;
@@ -8,19 +8,19 @@ use super::{MAX_SEQUENTIAL, Planner, div_ceil, most_vectors, word};
 use crate::DType;
 use crate::kernels::{RowTiles, TileRange};
 
-/// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
-/// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
-/// workgroups that keep the adapter busy. Where a walk over pages is best cut shorter, `MOST_SUMS` keep the workspace
-/// within a binding.
+/// Each partial sum of a column adds up at least `SUM_OF` elements, so that writing the sums costs little. Up to
+/// `FEW_SUMS` sums are always allowed, and as few as `FEWEST` elements where there would otherwise not be an eighth of
+/// the workgroups that keep the adapter busy. Where a walk over pages is best cut shorter, `MOST_SUMS` keeps the
+/// workspace within a binding.
 const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
 const FEWEST: u64 = 4;
 const MOST_SUMS: u64 = 1 << 21;
 
-/// Steps of a walk that a window holds if a binding does.
+/// The fewest steps of a walk that a window holds, if a binding does.
 const FEWEST_STEPS: u64 = 16;
 
-/// Vectors that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
+/// Vectors that each of the invocations holds: one of a few numbers, for which kernels are compiled.
 pub(super) fn vectors_held(vectors: u64, threads_per_row: u64, most: u64) -> u64 {
     const COMPILED: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32];
     let vectors = div_ceil(vectors, threads_per_row);
@@ -33,12 +33,12 @@ pub(super) fn vectors_held(vectors: u64, threads_per_row: u64, most: u64) -> u64
 pub(crate) struct Rows {
     pub rows: u64,
     pub columns: u64,
-    /// Vec4s that a row touches, at most.
+    /// The most vec4s that a row touches.
     pub row_vec4s: u64,
     pub workgroup_size: u32,
-    /// Invocations side by side in a row.
+    /// Invocations that share a row.
     pub threads_per_row: u64,
-    /// Vec4s of a vector: one, if rows do not begin at vectors of two.
+    /// Vec4s in a vector: one, if rows do not begin at vectors of two.
     pub vector_vec4s: u64,
     /// Vectors of a row that each of them holds.
     pub column_vectors: u64,
@@ -60,12 +60,12 @@ impl Rows {
         u64::from(self.workgroup_size) / self.threads_per_row
     }
 
-    /// Elements of a vector.
+    /// Elements in a vector.
     pub fn vector(&self) -> u64 {
         4 * self.vector_vec4s
     }
 
-    /// Vectors that a row touches, at most.
+    /// The most vectors that a row touches.
     pub fn row_vectors(&self) -> u64 {
         self.row_vec4s / self.vector_vec4s
     }
@@ -81,13 +81,13 @@ impl Rows {
     }
 }
 
-/// Which rows a workgroup takes. In the fused kernels, those that an invocation walks begin at the same place in a
-/// vec4.
+/// The rows that a workgroup does. In the fused kernels, all rows that an invocation walks begin at the same position
+/// in a vec4.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Walk {
-    /// Rows between two that an invocation walks.
+    /// The distance between two rows that an invocation walks.
     pub step: u64,
-    /// Workgroups that share `tile_rows` rows, by where these begin in a vec4.
+    /// Workgroups that share `tile_rows` rows, divided by the rows' positions in a vec4.
     pub misalignments: u64,
     pub tile_rows: u64,
     /// Whether a workgroup adds up its sums of a column before it writes them.
@@ -95,15 +95,15 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// How many times `tile_rows` there are.
+    /// The number of splits of `tile_rows` rows.
     pub fn splits(&self, rows: &Rows) -> u64 {
         div_ceil(rows.rows, self.tile_rows)
     }
 
     /// Partial sums of a column that a split leaves.
     fn partials_of_a_column(&self, rows: &Rows) -> u64 {
-        // Of the rows that a workgroup does at once every fourth has the same columns in a vec4, where
-        // rows do not begin at vec4s.
+        // Where rows do not begin at vec4s, every fourth of the rows that a workgroup does at once has the same columns
+        // in a vec4.
         let apart = match (self.add_thread_rows, rows.aligned()) {
             (true, true) => 1,
             (true, false) => rows.at_once().min(4),
@@ -112,7 +112,7 @@ impl Walk {
         self.misalignments * apart
     }
 
-    /// What the row kernels are told of the rows and of a window's tiles.
+    /// The uniforms that describe the rows and a window's tiles to the row kernels.
     pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
         RowTiles {
             rows: word(rows.rows),
@@ -132,7 +132,7 @@ impl Walk {
         if rows.aligned() { sums / 2 } else { sums }
     }
 
-    /// The partial sums of columns that so many splits leave.
+    /// The partial sums of columns that `splits` splits leave.
     pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
         let count = splits * self.partials_of_a_column(rows);
         let columns = word(rows.columns);
@@ -144,7 +144,7 @@ impl Walk {
 }
 
 impl Planner<'_> {
-    /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
+    /// Invocations in each subgroup, if workgroups of this size consist of whole subgroups, which can add up their
     /// invocations' numbers; else 0.
     pub fn subgroup(&self, workgroup_size: u32) -> u64 {
         let size = self.profile.subgroup_size;
@@ -155,7 +155,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Rows that so many invocations or more share, of which one holds at most so many vec4s, or one vector.
+    /// Rows that `sharing` invocations or more share, each of which holds at most `most_vec4s` vec4s, or one vector.
     pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_vec4s: u32) -> Rows {
         let columns = u64::from(by_row.inner).max(1);
         let row_vec4s = match columns % 4 {
@@ -183,7 +183,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The rows of a workgroup, where so many workgroups side by side hold a row.
+    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row.
     pub fn walk(&self, rows: &Rows, column_tiles: u64) -> Walk {
         let at_once = rows.at_once();
         let step = match rows.aligned() {
@@ -191,7 +191,7 @@ impl Planner<'_> {
             false => at_once.max(4),
         };
         let (step, walked) = match self.walked(rows, column_tiles, step) {
-            // A row for each invocation needs no other of the same kind.
+            // An invocation with one row needs no other row with the same misalignment.
             0 => (at_once, 1),
             walked => (step, walked),
         };
@@ -203,9 +203,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Rows that an invocation walks, `step` apart: enough for its sums of columns to be worth writing, so
-    /// few that all workgroups have some, of cut rows no more than pages that are prefetched, no more than an
-    /// accumulator adds. 0 if a window may not hold so much as one step.
+    /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
+    /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
+    /// an accumulator adds. 0 if a window cannot hold even one step.
     pub fn walked(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
         let tuning = &self.profile.tuning;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);

@@ -14,7 +14,7 @@ use crate::tuning::MOST_ROW_VEC4S;
 use std::ops::Range;
 
 impl Planner<'_> {
-    /// Why a fused kernel cannot take rows, if it cannot.
+    /// Why a fused kernel cannot do rows, if it cannot.
     pub fn rows_in_registers_unsupported_reason(
         &self,
         by_row: &Grid,
@@ -40,14 +40,14 @@ impl Planner<'_> {
         self.more_bindings_than_allowed(all.len() - outputs + usize::from(workspace))
     }
 
-    /// Whether statistics that are written go to their own tensors: elements of 16 bits share words, which would have to be
-    /// written at once.
+    /// Whether statistics that are written go to their own tensors. Elements of 16 bits do not: they share words, which
+    /// would have to be written at once.
     pub fn stores_statistics(&self, tensors: &Tensors) -> bool {
         let mut outputs = tensors.results.iter();
         outputs.any(|output| output.tensor.is_statistic() && output.dtype.size() >= 4)
     }
 
-    /// As many splits at a time as there is room for their sums of columns.
+    /// As many splits at a time as there is room for in sums of columns.
     fn rounds_of_rows(&self, rows: &Rows, walk: &Walk, tensors: &Tensors) -> Rounds {
         let records = match tensors.param_grads() {
             true => walk.column_records(rows),
@@ -64,8 +64,8 @@ impl Planner<'_> {
         )
     }
 
-    /// Vec4s of a row that an invocation holds, at most. Of a gradient's element it holds diff_dst and x̂, of a forward
-    /// pass's x alone: twice as many in the same registers.
+    /// The most vec4s of a row that an invocation holds. For each element a gradient holds diff_dst and x̂, a forward
+    /// pass only x, and so twice as many vec4s in the same registers.
     fn row_vec4s(&self) -> u32 {
         let of_gradient = self.profile.tuning.row_vec4s;
         match self.body.is_gradient() {
@@ -88,7 +88,7 @@ impl Planner<'_> {
         if !held(&rows) {
             rows = divided(self.workgroup(tuning.fused_workgroup));
         }
-        // No more than a subgroup, if it can hold the row.
+        // No more invocations than a subgroup has, if it can hold the row.
         let subgroup = self.subgroup(rows.workgroup_size);
         let most = most_vectors(most, rows.vector_vec4s);
         if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
@@ -98,12 +98,12 @@ impl Planner<'_> {
         rows
     }
 
-    /// Whether the invocations of a row, several, are of one subgroup.
+    /// Whether several invocations share a row and belong to one subgroup.
     fn in_a_subgroup(&self, rows: &Rows) -> bool {
         (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
     }
 
-    /// All but the last sums of columns, which are left as partial sums. The records of rows' sums are `kept`.
+    /// All of the pass except the last sums of columns, which are left as partial sums. The rows' records go to `kept`.
     pub fn rows_fused(
         &self,
         by_row: &Grid,

@@ -1,5 +1,5 @@
-//! Rows that registers do not hold, or for which the adapter allows too few bindings: tiles and windows of the
-//! reduction and the elementwise pass.
+//! Tiles and windows of the reduction and the elementwise pass over rows that registers do not hold, or for which the
+//! adapter allows too few bindings.
 
 use super::axes::Grid;
 use super::finish::Partials;
@@ -13,24 +13,24 @@ use crate::Error;
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
 use std::ops::Range;
 
-/// Vec4s of a row that an invocation holds at most: more do not pay on the software drivers measured. And at least:
-/// with fewer, partial sums of rows would be as many bytes as the rows.
+/// The most vec4s of a row that an invocation holds: more were not faster on the software drivers measured. And the
+/// fewest: with fewer, partial sums of rows would be as many bytes as the rows.
 const MOST_VEC4S: u32 = 8;
 const FEWEST_VEC4S: u32 = 4;
 
 /// Storage buffers of the kernels that write the parameters' gradients.
 const WITH_PARAM_GRADS: u32 = 6;
 
-/// Rows cut into tiles: those of a walk, by a workgroup's vectors of columns.
+/// Rows cut into tiles: the rows of a walk by a workgroup's vectors of columns.
 pub(crate) struct SplitRows {
     rows: Rows,
     walk: Walk,
     column_tiles: u64,
-    /// Invocations side by side in a row that write one partial sum of it.
+    /// Neighbouring invocations in a row that write one partial sum of it.
     threads_per_partial: u64,
     /// Whether a workgroup walks all rows, and writes the parameters' gradients.
     direct: bool,
-    /// Of the partial sums of columns, where it does not.
+    /// The rounds of the partial sums of columns, where it does not.
     rounds: Rounds,
 }
 
@@ -43,7 +43,7 @@ impl SplitRows {
         }
     }
 
-    /// What so many splits of the rows leave.
+    /// The partial sums of columns that `splits` splits of the rows leave.
     fn column_partials(&self, region: Region, splits: u64) -> Partials {
         let columns = word(self.rows.columns);
         let stride = self.rows.columns.next_multiple_of(4) / 2;
@@ -54,7 +54,7 @@ impl SplitRows {
     }
 }
 
-/// Where gamma and beta are.
+/// The locations of gamma and beta.
 #[derive(Clone, Copy)]
 pub(crate) struct RowParams {
     gamma: Place,
@@ -75,10 +75,10 @@ impl RowParams {
     }
 }
 
-/// Where gamma or beta is.
+/// The location of gamma or beta.
 #[derive(Clone, Copy)]
 enum Place {
-    /// There is none.
+    /// There is no such tensor.
     None,
     /// In its own buffer.
     Bound(Requirement),
@@ -98,7 +98,7 @@ impl Place {
         !matches!(self, Self::None)
     }
 
-    /// The place in the workspace.
+    /// The first record in the workspace.
     fn first(self) -> u32 {
         match self {
             Self::Packed(region) => region.first,
@@ -116,19 +116,19 @@ pub(crate) struct Reduced {
     pub of_columns: Option<Partials>,
 }
 
-/// Invocations side by side whose sums of a row are added up before they are written, where no subgroup can do that and
+/// Neighbouring invocations whose sums of a row are added up before they are written, where no subgroup can do that and
 /// barriers are cheap.
 const THREADS_PER_PART: u64 = 16;
 
 impl Planner<'_> {
-    /// How rows are cut, with room for the sums that `tensors` ask for. `direct`: whether these rows are all that the sums of
-    /// columns are of.
+    /// Cuts rows, with room for the sums that `tensors` ask for. `direct` says whether the sums of columns have no
+    /// other rows than these.
     pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors, direct: bool) -> SplitRows {
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
         let mut workgroup_size = self.workgroup(tuning.workgroup);
-        // As few invocations to a row as there may be: so it has the fewest partial sums.
+        // As few invocations to a row as possible, so that it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
         let mut threads_per_partial = match self.subgroup(workgroup_size) {
             0 if self.cheap_barriers() => THREADS_PER_PART,
@@ -139,8 +139,8 @@ impl Planner<'_> {
         let row_records = |rows: &Rows, threads_per_partial| {
             rows.rows * partials_per_row(rows, threads_per_partial)
         };
-        // Fewer partial sums of rows, each of more elements, if there is no room for so many beside those of each column: a split's, a block
-        // of rounds', and all.
+        // Fewer partial sums of rows, each of more elements, if there is no room for them besides those of each column:
+        // a split's, a block of rounds', and the totals.
         let of_columns = match tensors.param_grads() {
             true => 3 * (rows.columns.next_multiple_of(4) / 2),
             false => 0,
@@ -183,7 +183,7 @@ impl Planner<'_> {
         split
     }
 
-    /// Rows one after another, at any place in a vec4.
+    /// Walks rows one after another, wherever they begin in a vec4.
     fn walk_of_split(&self, rows: &Rows, column_tiles: u64) -> Walk {
         let at_once = rows.at_once();
         let walked = self.walked(rows, column_tiles, at_once).max(1);
@@ -195,7 +195,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Longer walks where there is no room for the sums of columns, a single one if it can be; else rounds.
+    /// Makes walks longer where there is no room for the sums of columns, a single walk if that is possible; else makes
+    /// rounds.
     fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
         let rows = &split.rows;
         if !tensors.param_grads() {
@@ -242,13 +243,15 @@ impl Planner<'_> {
         );
     }
 
-    /// gamma and beta for the kernels over split rows, and the dispatches that put them there if they have to be elsewhere.
+    /// The locations of gamma and beta for the kernels over split rows, and the dispatches that copy them to the
+    /// workspace if they have to be there.
     pub fn row_params(
         &self,
         tensors: &Tensors,
         workspace: &mut Workspace,
     ) -> Result<(RowParams, Vec<Dispatch>), Error> {
-        // Beside them the elementwise pass binds the workspace, and what is read and written element by element.
+        // Besides them the elementwise pass binds the workspace, and the tensors that it reads and writes element by
+        // element.
         let others = 1 + tensors.inputs.len() + tensors.outputs.len();
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
         let mut dispatches = Vec::new();
@@ -375,7 +378,7 @@ impl Planner<'_> {
         let params_bound: Vec<_> = params.bindings().collect();
         let (read, written) = (&tensors.inputs, &tensors.outputs);
         let bound = read.len() + params_bound.len() + 1 + written.len();
-        // One after another where the adapter binds too few buffers for both.
+        // Outputs are written one after another where the adapter binds too few buffers for both.
         let at_once = match bound <= self.profile.max_storage_buffers as usize {
             true => written.len(),
             false => 1,
@@ -419,7 +422,7 @@ impl Planner<'_> {
         dispatch: impl Fn(&Window, TileRange, [u32; 2]) -> Dispatch,
     ) -> Result<Vec<Dispatch>, Error> {
         let (rows, walk) = (&split.rows, &split.walk);
-        // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
+        // Between two cuts: the rows of a tile, or where that is one row, a tile of its columns.
         let split_tiles = split.column_tiles;
         let unit_tiles = if walk.tile_rows == 1 { 1 } else { split_tiles };
         let units = splits.start * split_tiles / unit_tiles..splits.end * split_tiles / unit_tiles;
@@ -429,7 +432,7 @@ impl Planner<'_> {
                 _ => (unit, 0),
             };
             let first = block * walk.tile_rows * rows.columns;
-            // Not beyond the row, whose last tile may hold only a vec4 that begins in the next.
+            // Not past the row's end: its last tile may hold only a vec4 that begins in the next row.
             let inside = (tile * rows.tile_vectors() * rows.vector()).min(rows.columns);
             (first + inside).min(rows.elements())
         };
@@ -445,7 +448,7 @@ impl Planner<'_> {
     }
 }
 
-/// Partial sums of a row: of all invocations that hold some of it.
+/// The number of partial sums of a row, from all invocations that hold some of it.
 fn partials_per_row(rows: &Rows, threads_per_partial: u64) -> u64 {
     let before = div_ceil(rows.row_vectors(), rows.tile_vectors()).saturating_sub(1);
     let rest = rows.row_vectors() - before * rows.tile_vectors();
@@ -481,10 +484,10 @@ mod tests {
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);
         assert_eq!(long.walk.tile_rows, 16);
-        // So many that the sums of columns would outgrow a binding.
+        // There are so many rows that the sums of columns would outgrow a binding.
         assert_eq!(split(65536, 8192).walk.tile_rows, 192);
         assert_eq!(split(512, 4097).walk.tile_rows, 16);
-        // One part a row: wider workgroups would leave no fewer.
+        // Each row has one partial sum: wider workgroups would not leave fewer.
         assert_eq!(split(200_000, 3).rows.workgroup_size, 8);
         let uncut = split(4096, 128);
         assert_eq!(uncut.column_tiles, 1);

@@ -1,8 +1,10 @@
-//! Rows or samples that a binding has no room for at once, with what the workspace keeps of them: some at a time.
+//! Plans rows or samples some at a time, where a binding has no room for all of them, or for their records in the
+//! workspace.
 //!
-//! A slice of them is planned as a tensor of its own, whose operands are bound from the slice's place on. All slices use the
-//! same workspace, one after another. What is added up over all of them has a place before it, where each slice's sums are
-//! added in order: so how many slices there are, which follows from the shape and the profile, is part of which bits come out.
+//! A slice of them is planned as a tensor of its own, whose operands are bound from the slice's first row or sample on.
+//! All slices use the same workspace, one after another. Sums over all slices have a region before it, where each
+//! slice's sums are added in order. So the bits of these sums depend on the number of slices, which follows from the
+//! shape and the profile.
 
 use super::rounds::{ROUNDS, RunningSums};
 use super::tensors::Tensors;
@@ -12,7 +14,7 @@ use super::{Dispatch, Phases, Plan, Planner, Requirement, div_ceil};
 use crate::profile::MAX_BINDING;
 use crate::{Error, Tensor};
 
-/// Rows or samples, and how many of them are planned at a time.
+/// The number of rows or samples, and of those that are planned at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slices {
     lines: u64,
@@ -30,7 +32,7 @@ impl Slices {
     }
 }
 
-/// Bits that a row or a sample takes of a tensor; 0 of one that all of them have in common.
+/// Bits that a row or a sample takes of a tensor; 0 for a tensor that all of them share.
 fn bits_of_a_line(tensors: &Tensors, tensor: &Requirement, lines: u64) -> u64 {
     let of_a_line = |elements: u64| elements / lines.max(1);
     match tensor.tensor {
@@ -43,7 +45,8 @@ fn bits_of_a_line(tensors: &Tensors, tensor: &Requirement, lines: u64) -> u64 {
 }
 
 impl Planner<'_> {
-    /// A plan of so many rows or samples: of all at once, or where they do not fit a binding, of as few slices as do.
+    /// A plan for `lines` rows or samples: for all at once, or where they do not fit a binding, for as few slices as
+    /// do.
     pub fn in_slices(
         &self,
         lines: u64,
@@ -54,7 +57,7 @@ impl Planner<'_> {
             let at_once = lines;
             return plan(Slices { lines, at_once });
         }
-        // So many begin at aligned places of all tensors.
+        // Slices of a multiple of this many lines begin at aligned positions of all tensors.
         let bits = 8 * alignment(self.profile);
         let all = tensors.all();
         let is_aligned = |lines_of_a_slice: &u64| {
@@ -67,7 +70,7 @@ impl Planner<'_> {
         let unit = powers.find(is_aligned).unwrap_or(bits);
         let mut at_once = lines;
         loop {
-            // Two of them tell whether they fit.
+            // Two slices show whether all fit.
             let some = lines.min(2 * at_once);
             let mut planned = plan(Slices {
                 lines: some,
@@ -87,7 +90,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The dispatches of all slices; `plan` gives those of one of so many rows or samples.
+    /// The dispatches of all slices. `plan` returns those of a slice with a number of rows or samples.
     pub fn each_slice(
         &self,
         slices: Slices,
@@ -114,7 +117,7 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// A place for what the slices' sums of so many channels add up to, if there are several.
+    /// A region to which the slices' sums of `channels` channels are added, if there are several slices.
     pub fn sums_of_slices(
         &self,
         slices: Slices,

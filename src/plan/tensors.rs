@@ -6,7 +6,7 @@ use super::workspace::Region;
 use super::{Binding, Requirement};
 use crate::{DType, Tensor};
 
-/// Of a mask of so many elements: words of 32 bits, as f32 has them.
+/// The requirement for a mask of `elements` elements: words of 32 bits, as f32 has them.
 pub(super) fn mask(elements: u64) -> Requirement {
     Requirement {
         tensor: Tensor::Mask,
@@ -15,37 +15,37 @@ pub(super) fn mask(elements: u64) -> Requirement {
     }
 }
 
-/// What a plan reads and writes.
+/// The tensors that a plan reads and writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensors {
     pub src: Requirement,
-    /// What is read element by element, src among it.
+    /// The tensors that are read element by element, src among them.
     pub inputs: Vec<Requirement>,
     /// Whether a residual among them is added after the layer, so that no sum depends on it.
     pub residual_after: bool,
-    /// What passes the activation: a gradient reads it, a forward pass writes it.
+    /// The mask of elements that pass the activation: a gradient reads it, a forward pass writes it.
     pub mask: Option<Requirement>,
     pub statistics: Statistics,
     pub gamma: Option<Requirement>,
-    /// Whether gamma, if it is there, counts: by oneDNN Graph's rule it may not.
+    /// Whether gamma, if it is there, matters: by oneDNN Graph's rule it may not.
     pub gamma_counts: bool,
     pub beta: Option<Requirement>,
     /// Running mean and variance.
     pub running: Vec<Requirement>,
-    /// What is written element by element.
+    /// The tensors that are written element by element.
     pub outputs: Vec<Requirement>,
-    /// What is written of each channel, row or column: parameters' gradients, or statistics.
+    /// The results of each channel, row or column: parameters' gradients, or statistics.
     pub results: Vec<Requirement>,
     /// The sums between the two halves of an operator that has halves.
     pub sums: Option<Requirement>,
 }
 
-/// What a plan reads of each group of elements that are normalized together: tensors of one length.
+/// The statistics that a plan reads, one for each set of elements that are normalized together: tensors of one length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statistics {
     pub tensors: &'static [Tensor],
     pub dtype: DType,
-    /// How many groups there are.
+    /// The length of these tensors.
     pub groups: u64,
 }
 
@@ -65,7 +65,7 @@ impl Statistics {
 }
 
 impl Tensors {
-    /// All that the caller binds.
+    /// All tensors that the caller binds.
     pub fn all(&self) -> Vec<Requirement> {
         let mut all = Vec::with_capacity(16);
         all.extend(&self.inputs);
@@ -80,7 +80,7 @@ impl Tensors {
         all
     }
 
-    /// What a dispatch of the whole operator binds.
+    /// The tensors that a dispatch of the whole operator binds.
     pub fn bound_at_once(&self) -> Vec<Requirement> {
         let mut all = self.all();
         all.retain(|one| match one.tensor {
@@ -90,7 +90,7 @@ impl Tensors {
         all
     }
 
-    /// What a reduction reads of a window, element by element.
+    /// The bindings that a reduction reads element by element in a window.
     pub fn reduced(&self, window: &Window) -> Vec<Binding> {
         let inputs = self.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Residual || !self.residual_after);
@@ -102,17 +102,17 @@ impl Tensors {
         bindings
     }
 
-    /// gamma, if it counts.
+    /// gamma, if it matters.
     pub fn used_gamma(&self) -> Option<&Requirement> {
         self.gamma.as_ref().filter(|_| self.gamma_counts)
     }
 
-    /// gamma, if it counts, and beta.
+    /// gamma, if it matters, and beta.
     pub fn params(&self) -> impl Iterator<Item = &Requirement> {
         self.used_gamma().into_iter().chain(&self.beta)
     }
 
-    /// What is written of each channel, row or column.
+    /// The bindings of the results of each channel, row or column.
     pub fn result_bindings(&self) -> impl Iterator<Item = Binding> {
         self.results.iter().map(Binding::whole)
     }
@@ -125,21 +125,21 @@ impl Tensors {
     }
 }
 
-/// What the elementwise pass over channels depends on beside the tensors.
+/// All that the elementwise pass over channels depends on besides the tensors.
 #[derive(Clone, Copy)]
 pub(crate) struct Applied {
-    /// Whether src counts: it does not where the gradient takes statistics as constants.
+    /// Whether src is read: it is not where a gradient treats statistics as constants, unless the activation needs it.
     pub src: bool,
     /// Records of channels.
     pub stats: Region,
-    /// Records that complete them.
+    /// Records that complete those.
     pub means: Option<Region>,
-    /// How elements find their channels, where these are the channels of each sample and alternate.
+    /// The sizes by which elements find their channels, where the channels of each sample alternate.
     pub samples: Option<Samples>,
 }
 
 impl Applied {
-    /// What its kernels bind of a window.
+    /// The bindings of its kernels in a window.
     pub fn bindings(&self, tensors: &Tensors, window: &Window) -> Vec<Binding> {
         let inputs = tensors.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Src || self.src);

@@ -1,4 +1,4 @@
-//! What holds for every plan, over random shapes, types, tunings and limits.
+//! Tests of what holds for every plan, over random shapes, types, tunings and limits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod counted;
@@ -161,7 +161,7 @@ impl Random {
         Backward::default().with_param_grads(self.of(&grads))
     }
 
-    /// WGSL has no exponential of f64.
+    /// An activation that the types allow: WGSL has no exponential of f64.
     fn activation(&mut self, types: DTypes) -> Activation {
         match (types.data, self.of(Activation::NAMES)) {
             (_, (_, activation @ (Activation::None | Activation::Relu))) => activation,
@@ -170,14 +170,14 @@ impl Random {
         }
     }
 
-    /// What follows a layer whose gradient is taken.
+    /// An epilogue of a layer whose gradient is taken.
     fn activated(&mut self, types: DTypes) -> Epilogue {
         let activation = self.activation(types);
         let is_masked = activation == Activation::Relu && self.flag();
         Epilogue::new(after(is_masked), activation)
     }
 
-    /// What follows a layer.
+    /// An epilogue of a forward pass.
     fn epilogue(&mut self, types: DTypes) -> Epilogue {
         let activation = self.activation(types);
         let may_be = matches!(activation, Activation::None | Activation::Relu);
@@ -224,7 +224,7 @@ impl Random {
         }
     }
 
-    /// Forward, of a gradient's tensors.
+    /// A forward pass over a gradient's tensors.
     pub fn forward(&mut self, of: &Operation) -> Operation {
         let variance = self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]);
         let (gamma, beta) = (self.flag(), self.flag());
@@ -233,7 +233,7 @@ impl Random {
         let reduced = of.axes().into_iter().filter(|axis| axis.reduced);
         let running = RunningUpdate {
             weight: 0.1,
-            // Of one element there is no unbiased variance.
+            // One element has no unbiased variance.
             variance: match reduced.map(|axis| axis.size).product() {
                 1usize => RunningVariance::Biased,
                 _ => variance,
@@ -258,7 +258,7 @@ impl Random {
         .with_epilogue(self.epilogue(of.types))
     }
 
-    /// Group norm of a shape, by any pass.
+    /// Group norm of a shape, with any pass.
     pub fn group_norm(&mut self, grid: Grid, format: DataFormat) -> Operation {
         let [n, c, x] = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
         let shape = match format {
@@ -279,7 +279,7 @@ impl Random {
             .with_epilogue(epilogue)
     }
 
-    /// Forward, of a gradient's rows.
+    /// A forward pass over a gradient's rows.
     pub fn rows_forward(&mut self, of: &Operation) -> Operation {
         let norm = self.norm_of_rows();
         let gamma = self.flag();
@@ -305,7 +305,7 @@ const fn after(is_residual: bool) -> Residual {
     }
 }
 
-/// What a plan may take of the workspace: see the README.
+/// The workspace that the README allows a plan.
 fn allowed_workspace(plan: &Plan, groups: u64) -> u64 {
     let src = plan.requirement(Tensor::Src).unwrap();
     let a_group = if plan.types.data == DType::F64 {
@@ -328,7 +328,7 @@ fn cases() -> u64 {
     }
 }
 
-/// Where the finishing kernel leaves subtotals.
+/// The position at which the finishing kernel leaves subtotals.
 fn subtotals_of(dispatch: &Dispatch) -> u32 {
     let fields = dispatch.kernel.entry().uniforms.fields("");
     let place = fields.iter().position(|(name, _)| *name == "subtotals");
@@ -338,11 +338,12 @@ fn subtotals_of(dispatch: &Dispatch) -> u32 {
     }
 }
 
-/// No invocation's loops are cut short by a driver, and none adds too many numbers in a row, whatever the tuning.
+/// Checks that a driver cuts no invocation's loops short, and that none adds too many numbers in a row, whatever the
+/// tuning.
 fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
     match what.planned(profile) {
         Ok(plan) => {
-            // Sums of rounds in a row, by where they are added up.
+            // Rounds that are added up in a row, by the position of their subtotals.
             let mut rounds = HashMap::new();
             for (_, dispatch) in &plan.dispatches {
                 if dispatch.kernel == Kernel::Finish {
@@ -378,7 +379,7 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                     x.max(y) <= profile.max_workgroups,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                // Of any type's kernels, so that workgroups are alike whatever the type.
+                // There is room for any type's kernels, so that workgroups are alike whatever the type.
                 let shared = dispatch.body.shared_reals() * DType::F64.size();
                 let workgroup_size = u64::from(dispatch.workgroup_size);
                 assert!(
@@ -449,7 +450,7 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
     }
 }
 
-/// What is bound begins at aligned places, a mask, too, whatever the alignment.
+/// Bindings begin at aligned positions, a mask's, too, whatever the alignment.
 #[test]
 fn windows_begin_at_aligned_places() {
     let mut random = Random(4);
@@ -474,7 +475,7 @@ fn windows_begin_at_aligned_places() {
     assert!(of_masks > cases() / 100, "{of_masks}");
 }
 
-/// A plan's workspace is as small as the README says.
+/// Checks that a plan's workspace is as small as the README says.
 fn check_workspace(what: &Operation, groups: u64, profile: &Profile) {
     let plan = what.planned(profile);
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {what:?}\n{profile:?}"));
@@ -487,8 +488,8 @@ fn check_workspace(what: &Operation, groups: u64, profile: &Profile) {
     );
 }
 
-/// Where eight storage buffers bind, nothing whose parameters fit a binding is refused, and the workspace is as small as
-/// the README says.
+/// Where eight storage buffers can be bound, nothing whose parameters fit a binding is refused, and the workspace is as
+/// small as the README says.
 #[test]
 fn what_windows_hold_is_planned_with_little_workspace() {
     let mut random = Random(2);
@@ -500,7 +501,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let fits = |elements: u64, dtype: DType| elements * dtype.size() <= profile.max_binding;
         let problem = random.batch_norm();
         let channels = problem.shape[1] as u64;
-        // What the README leaves out.
+        // The README makes no promise where records do not fit.
         let record = 4 * problem.types.data.accumulator().size();
         let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
         let (training, inference) = (random.forward(&problem), random.inference(&problem));
@@ -531,7 +532,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
             check_workspace(&problem, rows, &profile);
         }
         let forward = random.rows_forward(&problem);
-        // Statistics that are kept are records first.
+        // Statistics that are kept are written to records first.
         let keeps = matches!(forward.pass, Pass::Forward(pass) if pass.keep_statistics);
         let held = held && !keeps;
         if params_fit && (held || records_fit) {
@@ -585,7 +586,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     }
 }
 
-/// Whether what dispatches bind of a tensor, one after another, is all of it.
+/// Whether dispatches, one after another, bind all of a tensor.
 fn covers(plan: &Plan, tensor: Tensor) -> bool {
     let bound = plan.whole().flat_map(|dispatch| &dispatch.bindings);
     let bound = bound.filter(|binding| binding.tensor == tensor);
@@ -597,7 +598,7 @@ fn covers(plan: &Plan, tensor: Tensor) -> bool {
         .is_none_or(|r| end >= r.elements * r.dtype.size())
 }
 
-/// Tensors of some MB whose rows or samples are so many that the workspace of all of them does not fit a binding.
+/// Tensors of some MB with so many rows or samples that the workspace for all of them does not fit a binding.
 #[test]
 fn many_rows_and_samples_are_planned_in_slices() {
     let check = |what: &Operation, profile: &Profile| {
@@ -648,7 +649,7 @@ fn many_rows_and_samples_are_planned_in_slices() {
                 (&[65536, 64], DataFormat::Ncx, 64),
                 (&[70001, 130, 3], DataFormat::Ncx, 65),
                 (&[70001, 3, 130], DataFormat::Nxc, 10),
-                // Rows of channels that do not fit vec4s, in one piece too large to bind.
+                // Rows of channels that are not whole vec4s, too large to bind in one piece.
                 (&[3000, 2001, 6], DataFormat::Nxc, 2),
             ] {
                 let norm = Norm::Group { groups, format };
@@ -656,7 +657,7 @@ fn many_rows_and_samples_are_planned_in_slices() {
                 check(&operation, &profile);
             }
         }
-        // So many slices that their sums are added up in blocks.
+        // There are so many slices that their sums are added up in blocks.
         let narrow = Profile {
             max_binding: 1 << 16,
             algorithm: Some(Algorithm::RowsReadTwice),
@@ -731,7 +732,8 @@ fn plausible_layers_are_planned() {
     }
 }
 
-/// Group norm of samples without spatial axes has as many channels as elements: two records of each, forward one.
+/// Group norm of samples without spatial axes has as many channels as elements: a gradient needs two
+/// records for each, a forward pass one.
 #[test]
 fn channels_of_one_element_take_few_records() {
     let (gradient, forward) = (Backward::default().into(), Forward::default().into());

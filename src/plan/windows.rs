@@ -1,5 +1,5 @@
-//! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that the
-//! geometry fixed before: a window never changes which elements are added in which order.
+//! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that were fixed before: a
+//! window never changes which elements are added in which order.
 
 use super::{Binding, MOST_DISPATCHES, Requirement, check_dispatches, word};
 use crate::kernels::TileRange;
@@ -11,16 +11,16 @@ use std::ops::Range;
 pub(crate) struct Window {
     pub units: Range<u64>,
     pub elements: Range<u64>,
-    /// Elements at whose multiples a mask is bound.
+    /// A mask's binding begins at a multiple of this many elements.
     mask_unit: u64,
 }
 
-/// Bytes at whose multiples windows begin.
+/// Windows begin at multiples of this many bytes.
 pub(crate) fn alignment(profile: &Profile) -> u64 {
     profile.alignment.max(256)
 }
 
-/// Elements at whose multiples a mask's windows begin: a bit for each.
+/// A mask's windows begin at multiples of this many elements, of a bit each.
 pub(crate) fn mask_unit(profile: &Profile) -> u64 {
     8 * alignment(profile)
 }
@@ -31,7 +31,7 @@ impl Window {
         Binding::elements(tensor, &self.elements)
     }
 
-    /// A mask, a word of 32 bits for as many elements: from an aligned place on.
+    /// A mask, with a word of 32 bits for 32 elements, bound from an aligned position on.
     pub fn bind_mask(&self, mask: &Requirement) -> Binding {
         let first = self.elements.start / self.mask_unit * self.mask_unit / 32;
         Binding::elements(
@@ -40,7 +40,7 @@ impl Window {
         )
     }
 
-    /// What a kernel is told of the tiles of a tensor that it does.
+    /// The uniforms that describe a dispatch's tiles of a tensor.
     pub fn tile_range(
         &self,
         tensor: &Requirement,
@@ -56,15 +56,15 @@ impl Window {
         }
     }
 
-    /// The last vector of so many elements that is bound.
+    /// The last bound vector, of `vector` elements.
     pub fn last_vector(&self, vector: u64) -> u32 {
         let bound = self.elements.end - self.elements.start;
         word((bound / vector.max(1)).saturating_sub(1))
     }
 }
 
-/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at an
-/// aligned place and ends with a pair of vec4s, or with the tensor's last vec4.
+/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at
+/// an aligned position and ends with a pair of vec4s, or with the tensor's last vec4.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,
@@ -75,7 +75,7 @@ pub(crate) fn windows(
     let end = tensor.elements.next_multiple_of(4);
     let bound = |from: u64, to: u64| {
         let first = start(from) / alignment * alignment;
-        // What a load moves is bound whole, where it reaches into the next unit.
+        // A vector that reaches into the next unit is bound whole.
         first..start(to).next_multiple_of(8).min(end)
     };
     let bytes = |from: u64, to: u64| {
@@ -110,7 +110,7 @@ pub(crate) fn windows(
             elements: bound(from, low),
             mask_unit: mask_unit(profile),
         });
-        // As many more for the rest.
+        // The number of all windows, if the rest of the units needs as many for its share.
         let done = low - units.start;
         let all = (units.end - units.start).div_ceil(done) * windows.len() as u64;
         if windows.len() as u64 > MOST_DISPATCHES {

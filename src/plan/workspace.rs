@@ -33,7 +33,7 @@ impl Workspace {
             Ok(_) => Ok(Region {
                 first: super::word(first),
             }),
-            // No profile allows bindings of more bytes than this, let alone records.
+            // No profile allows bindings of more bytes than that, let alone records.
             Err(_) => Err(Error::Limit {
                 what: "the workspace".to_owned(),
                 limit: MAX_BINDING,
@@ -43,7 +43,7 @@ impl Workspace {
         }
     }
 
-    /// At least as large as another that began as this one.
+    /// Grows to the size of another workspace that began as a copy of this one, if that is larger.
     pub fn grow_to(&mut self, other: &Self) {
         self.records = self.records.max(other.records);
     }

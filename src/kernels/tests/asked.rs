@@ -1,8 +1,8 @@
-//! The variants that plans ask for, gathered from thousands of random operations: of the many that differ in texts, enough
-//! that everything a text depends on is there.
+//! The variants that plans ask for, gathered from thousands of random operations: of the many that differ in their
+//! texts, enough to cover everything that a text depends on.
 //!
-//! That is a variant's traits: its types, whether a tensor is bound, the value of a constant. Each trait of every kernel is
-//! checked with every body; with `scripts/test.sh --release` every text.
+//! A text depends on its variant's traits: its types, whether a tensor is bound, the value of a constant. Each trait of
+//! every kernel is checked with every body; with `scripts/test.sh --release`, every text.
 
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::source::VECTOR_VEC4S;
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trait {
     Epilogue(Epilogue),
-    /// Of data, parameters and statistics.
+    /// The types of data, parameters and statistics.
     Types([DType; 3]),
     Access(Access),
     InPlace(bool),
@@ -28,7 +28,7 @@ pub enum Trait {
     Constant(&'static str, Constant),
 }
 
-/// All but the sizes, which the texts have as constants.
+/// A variant's traits: all but the sizes, which the texts have as constants.
 pub fn traits(variant: &Variant) -> Vec<Trait> {
     let mut traits = vec![
         Trait::Epilogue(variant.epilogue),
@@ -67,7 +67,7 @@ pub fn asked() -> &'static [Variant] {
     })
 }
 
-/// The variants that were seen; by their hashes, for they are many.
+/// The variants that were seen, by their hashes, since they are many.
 #[derive(Default)]
 struct Seen {
     texts: HashSet<u64>,
@@ -111,7 +111,8 @@ pub fn dtypes() -> Vec<DTypes> {
     all
 }
 
-/// What so many of each kind of random operation ask for, whatever the profile and wherever the tensors are.
+/// Takes the variants that random operations ask for, `operations` of each kind, whatever the profile and wherever the
+/// tensors are.
 pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Variant)) {
     let mut random = Random(seed);
     let all_types = dtypes();
@@ -121,7 +122,7 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
             profile.algorithm = Some(random.of(&Algorithm::ALL));
         }
         let types = random.of(&all_types);
-        // Some kernels are for small tensors alone; large ones take long to plan.
+        // Some kernels are only for small tensors; large ones take long to plan.
         let most = match random.below(7) {
             0 => MAX_ELEMENTS,
             1..=3 => 1 << 24,
@@ -148,10 +149,10 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
         let all = [
             batch_norm, training, inference, layer_norm, rows, group_norm,
         ];
-        // WGSL has no exponential of f64, for one: such an operation has no plan.
+        // Some operations have no plan: WGSL has no exponential of f64, for one.
         for plan in all.iter().flat_map(|operation| operation.planned(&profile)) {
             let plan = &plan;
-            // Of a tensor's many windows the texts are alike, but for where it ends.
+            // The texts for a tensor's many windows are alike, except where the tensor ends.
             let mut seen = HashSet::new();
             for (_, dispatch) in &plan.dispatches {
                 let bound = dispatch.bindings.iter();
@@ -172,7 +173,7 @@ fn ends_inside(plan: &Plan, binding: &Binding) -> bool {
     own.is_some_and(|own| binding.bytes.end > own.bytes())
 }
 
-/// A dispatch's variant with its tensors anywhere: in buffers that end with them or not, in one, in place.
+/// A dispatch's variant with its tensors anywhere: in buffers that end with them or not, in one buffer, in place.
 fn somewhere(random: &mut Random, plan: &Plan, dispatch: &Dispatch) -> Variant {
     let binds = |tensor| dispatch.bindings.iter().any(|b| b.tensor == tensor);
     let in_place = binds(Tensor::DiffDst) && binds(Tensor::DiffSrc) && random.flag();
@@ -194,7 +195,8 @@ fn somewhere(random: &mut Random, plan: &Plan, dispatch: &Dispatch) -> Variant {
     variant.normalized()
 }
 
-/// Of every kernel all bodies that fit it and every constant both ways, of every body all tensors.
+/// Every kernel is asked for with all bodies that fit it and with both values of every flag, every body with all
+/// tensors.
 #[test]
 fn all_that_a_kernel_offers_is_asked_for() {
     let (mut seen, mut bodies) = (HashSet::new(), HashSet::new());
@@ -224,7 +226,7 @@ fn all_that_a_kernel_offers_is_asked_for() {
     for body in Body::ALL {
         for tensor in body.tensors() {
             let mut own = asked().iter().filter(|variant| variant.body == body);
-            // Halves have sums, and they are batch norm's; a sum is that of rows.
+            // Sums are for halves, which are batch norm's; a sum is for rows.
             let may_lack = matches!(tensor, Tensor::Sums | Tensor::Sum);
             let is_bound = own.any(|variant| variant.bound.contains(&tensor));
             assert!(is_bound || may_lack, "{body:?} {tensor:?}");
@@ -232,7 +234,7 @@ fn all_that_a_kernel_offers_is_asked_for() {
     }
 }
 
-/// What is asked for but seldom is asked for by the operations above, too.
+/// The operations above also ask for everything that is seldom asked for.
 #[test]
 fn other_operations_ask_for_nothing_else() {
     let mut checked = HashSet::new();

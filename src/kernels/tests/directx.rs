@@ -1,4 +1,4 @@
-//! Kernels written for the two compilers of DirectX 12.
+//! Kernels, written to files for the two compilers of DirectX 12.
 
 use super::planned::{native, planned};
 use super::{Parsed, hlsl};
@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// What may compile a kernel on Windows: FXC, a part of it, or DXC, where its library lies beside the program.
+/// A compiler of kernels on Windows: FXC, which is part of it, or DXC, where its library lies beside the program.
 struct Compiler {
     name: &'static str,
     model: back::hlsl::ShaderModel,
-    /// Sizes that subgroups may have, 0 where they vary; FXC knows no subgroups.
+    /// Sizes that subgroups may have, 0 where they vary. FXC knows no subgroups.
     subgroups: &'static [u32],
     accesses: &'static [Access],
 }
@@ -33,8 +33,8 @@ const COMPILERS: [Compiler; 2] = [
     },
 ];
 
-/// For `tools/directx/run.sh`: as HLSL, the kernels that the profiles for GPUs and for software give to each kind of
-/// shape, with shader checks and without.
+/// Writes, for `tools/directx/run.sh` and as HLSL, the kernels that the profiles for GPUs and for software plan for
+/// each kind of shape, with shader checks and without.
 #[test]
 #[ignore = "writes files for tools/directx; scripts/test.sh --all"]
 fn writes_planned_kernels_for_directx() {
@@ -80,7 +80,7 @@ fn writes_planned_kernels_for_directx() {
     fs::write(folder.join("kernels.tsv"), list).unwrap();
 }
 
-/// What a compiler may be given: tensors that end with a vec4, and inside of one.
+/// The variants that a compiler may be given: with tensors that end with a vec4, and inside one.
 fn variants(compiler: &Compiler) -> Vec<(String, Variant)> {
     let mut variants = Vec::new();
     for tuning in [Tuning::GPU, Tuning::SOFTWARE] {

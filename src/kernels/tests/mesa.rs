@@ -1,4 +1,4 @@
-//! Kernels for GPUs, written for the compilers of some.
+//! Kernels for GPUs, written to files for the compilers of some of them.
 
 use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// For `tools/mesa/run.sh`: as SPIR-V, the kernels that the profile for GPUs gives to each kind of shape, where
-/// subgroups vary in size and where all are of 32 or of 64.
+/// Writes, for `tools/mesa/run.sh` and as SPIR-V, the kernels that the profile for GPUs plans for each kind of shape,
+/// where subgroups vary in size and where all have 32 or 64 invocations.
 #[test]
 #[ignore = "writes files for tools/mesa; scripts/test.sh --all"]
 fn writes_the_kernels_of_gpus_for_mesa() {

@@ -1,5 +1,5 @@
-//! Kernels as plans ask for them, of a set of shapes that takes every kernel: for the compilers of GPUs, which are too
-//! slow for every variant there is.
+//! Kernels as plans ask for them, for a set of shapes that needs every kernel. They are for the compilers of GPUs,
+//! which are too slow for every variant there is.
 
 use crate::kernels::{Access, Variant};
 use crate::options::{RunningUpdate, RunningVariance};
@@ -20,7 +20,7 @@ pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {
     }
 }
 
-/// What a profile makes of each shape, and of what problem.
+/// The variants that a profile plans for each shape, each with the name of its problem.
 pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
     let mut planned = Vec::new();
     for (what, plan) in plans(profile, data) {

@@ -1,4 +1,4 @@
-//! Kernels that count their loop iterations, held against what plans say of them.
+//! Compares the loop iterations that kernels count with those that plans state.
 
 use super::{Random, check_loops, is_set};
 use crate::kernels::{Access, Body, Kernel, Variant};
@@ -6,7 +6,7 @@ use crate::plan::{Dispatch, Plan};
 use crate::{Algorithm, DType, DataFormat, DeviceOptions, GpuContext, Operation, Profile};
 use std::collections::{BTreeMap, HashMap};
 
-/// A kernel's text in which every loop counts, and the largest count of all invocations is left in a buffer.
+/// A kernel's text in which every loop counts, and which leaves the largest count of all invocations in a buffer.
 fn counting(variant: &Variant) -> String {
     let name = variant.kernel.entry().name;
     let head = format!(
@@ -118,7 +118,7 @@ impl Counter {
         self.pipelines.insert(variant.clone(), (pipeline, layouts));
     }
 
-    /// The largest count of each dispatch, of the whole and of the halves; all tensors are zeros.
+    /// The largest count of each dispatch of the whole and of the halves, with tensors of zeros.
     fn count(&mut self, plan: &Plan) -> Vec<(Dispatch, u64)> {
         let all = plan.dispatches.iter();
         let dispatches: Vec<Dispatch> = all.map(|(_, dispatch)| dispatch.clone()).collect();
@@ -203,7 +203,7 @@ impl Counter {
 /// No invocation makes more iterations than its plan says, and none of the kernels far fewer in every case.
 #[test]
 fn kernels_make_no_more_iterations_than_plans_say() {
-    // Mesa's driver, whose limit this is about, if it is there.
+    // Mesa's driver, if it is there, since the limit is its own.
     let mut adapters = pollster::block_on(crate::adapters(wgpu::Backends::all()));
     adapters.sort_by_key(|adapter| !adapter.get_info().name.contains("llvmpipe"));
     let adapter = adapters.first().expect("an adapter");
@@ -218,9 +218,9 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     const CLOSE: f64 = 0.25;
     let loops = |kernel| kernel != Kernel::PackWeights;
     let mut random = Random(3);
-    // The largest share of its bound that each kernel was seen to make with a body.
+    // The largest share of its bound that each kernel reached with a body.
     let mut closest: BTreeMap<(Kernel, Body, bool), f64> = BTreeMap::new();
-    // With subgroups or without is another text.
+    // A text with subgroups is another one than without.
     let forms = |kernel| match kernel {
         Kernel::RowsFused | Kernel::RowsReduce if own.subgroup_size > 0 => 2,
         _ => 1,
@@ -233,10 +233,10 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     let all = ["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"];
     let all = all.into_iter().any(is_set);
     let fewest = if all { 40 } else { 0 };
-    // What takes time is to compile kernels, for each tuning others.
+    // Compiling kernels takes most of the time, and each tuning has others.
     let few = [(); 3].map(|()| random.profile().tuning);
     for case in 0..400 {
-        // Until each was seen, and close to its bound.
+        // Stops when each was seen, and close to its bound.
         let all_close = closest
             .iter()
             .all(|((kernel, ..), &share)| !loops(*kernel) || share > CLOSE);

@@ -1,4 +1,5 @@
-//! What plans dispatch, written to a file: compared before and after, it shows that a change leaves plans alone.
+//! Writes what plans dispatch to a file. Compared before and after a change, it shows that the change leaves plans
+//! alone.
 
 use super::{Random, is_set};
 use crate::kernels::Variant;
@@ -199,7 +200,7 @@ fn profiles() -> Vec<Profile> {
 
 struct Dump {
     text: String,
-    /// The hashes of kernels' SPIR-V, by those of their variants.
+    /// The hashes of kernels' SPIR-V, by the hashes of their variants.
     kernels: HashMap<u64, u64>,
 }
 
@@ -266,7 +267,7 @@ impl Dump {
     }
 }
 
-/// Of two builds, the files that this writes are to be the same, but for what is changed on purpose.
+/// Two builds should write the same file here, except for what was changed on purpose.
 #[test]
 fn plans_are_dumped() {
     if !is_set("WGPU_NORM_DUMP") {

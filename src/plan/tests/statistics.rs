@@ -1,4 +1,4 @@
-//! The statistics that the two reductions of the forward passes leave, held against a calculation in f64.
+//! Compares the statistics that the two reductions of forward passes leave with a calculation in f64.
 
 use super::{Random, is_set};
 use crate::kernels::{Access, Constant, Kernel, Value, Variant};
@@ -9,7 +9,7 @@ use crate::{
     Profile, Tensor, Tuning,
 };
 
-/// A partial sum, as the kernels write it.
+/// Partial statistics, as the kernels write them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     count: f64,
@@ -49,7 +49,7 @@ fn variant(dispatch: &Dispatch) -> Variant {
     dispatch.variant(types, Access::Vec4, &bound).normalized()
 }
 
-/// What all reductions of a plan leave in the workspace.
+/// The workspace after all reductions of a plan.
 fn partials(gpu: &GpuContext, dispatches: &[&Dispatch], src: &[f32]) -> Vec<[f32; 4]> {
     let device = gpu.device();
     let buffer = |size: u64, usage, contents: &[u8]| {
@@ -186,7 +186,7 @@ fn statistics_are_exact_whatever_the_mean() {
             ),
         ];
         for (index, (tuning, window_unit, max_binding)) in settings.into_iter().enumerate() {
-            // In turns, for a kernel takes longer to compile than to run.
+            // Settings take turns, since a kernel takes longer to compile than to run.
             if !all && index != turn % 3 {
                 continue;
             }
@@ -207,7 +207,7 @@ fn statistics_are_exact_whatever_the_mean() {
             let operation = Operation::new(norm, Forward::default(), &shape, DType::F32)
                 .with_params(false, false);
             let Ok(plan) = operation.planned(&profile) else {
-                continue; // a binding of the workspace is too small for it
+                continue; // its workspace does not fit a binding
             };
             let is_reduction = |dispatch: &&Dispatch| {
                 matches!(
