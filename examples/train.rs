@@ -38,11 +38,10 @@ async fn train() -> Result<(), Box<dyn Error>> {
         let diff_dst: Vec<f32> = errors.iter().map(|e| 2.0 * e / 64.0).collect();
 
         let args = BackwardArgs::new(&SHAPE, &src, &diff_dst, &output.saved);
-        let grads = layer.backward(args.params(Some(&gamma), Some(&beta))).await?;
-        for (params, diff) in [
-            (&mut gamma, grads.diff_gamma),
-            (&mut beta, grads.diff_beta),
-        ] {
+        let grads = layer
+            .backward(args.params(Some(&gamma), Some(&beta)))
+            .await?;
+        for (params, diff) in [(&mut gamma, grads.diff_gamma), (&mut beta, grads.diff_beta)] {
             let diff = diff.unwrap_or_default();
             for (param, diff) in params.iter_mut().zip(diff) {
                 *param -= 0.2 * diff;

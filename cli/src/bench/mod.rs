@@ -69,14 +69,14 @@ fn measure(
         let around = progress.suspend(|| around::measure(args, gpu, case, command.rounds));
         results.around = possible(around)?.ok().flatten();
     }
-    let mut refusal = None;
+    let mut refused = None;
     for (index, case) in cases.iter().enumerate() {
         progress.step(&format!("{case} ({} of {})", index + 1, cases.len()));
         if let Some(error) = bencher.add(case, &mut results, progress)? {
-            refusal = refusal.or(possible::<()>(Err(error))?.err());
+            refused = refused.or(possible::<()>(Err(error))?.err());
         }
     }
-    match (results.rows.is_empty(), refusal) {
+    match (results.rows.is_empty(), refused) {
         (true, Some(error)) => Err(error.into()),
         _ => Ok(results),
     }

@@ -14,7 +14,7 @@ use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor
 /// The number of timed calls on host slices.
 const CALLS: u32 = 5;
 
-/// Measures a case; none if its adapter is not found again.
+/// Measures a case; none if its adapter is gone.
 pub fn measure(
     args: &GpuArgs,
     gpu: &GpuContext,

@@ -37,14 +37,14 @@ impl Trial {
     pub fn new(gpu: &GpuContext, cases: &[Case], rounds: Option<u32>) -> Result<Self, Failure> {
         let clock = Clock::new(gpu)?;
         let mut patterns = Patterns::default();
-        let (mut prepared, mut refusal) = (Vec::new(), None);
+        let (mut prepared, mut refused) = (Vec::new(), None);
         for case in cases {
             match possible(Prepared::new(gpu, &clock, &mut patterns, case))? {
                 Ok(case) => prepared.push(case),
-                Err(error) => refusal = Some(error),
+                Err(error) => refused = Some(error),
             }
         }
-        match refusal {
+        match refused {
             Some(error) if prepared.is_empty() => Err(error.into()),
             _ => Ok(Self {
                 gpu: gpu.clone(),

@@ -153,7 +153,7 @@ impl Run<'_> {
         let measure = || around::measure(self.args, &self.gpu, case, self.command.rounds);
         match possible(self.progress.suspend(measure))? {
             Ok(around) => self.data.results.around = around,
-            Err(refusal) => return Ok((State::NotMeasured, refusal.to_string())),
+            Err(refused) => return Ok((State::NotMeasured, refused.to_string())),
         }
         Ok((State::Done, String::new()))
     }
