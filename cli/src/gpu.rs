@@ -1,6 +1,9 @@
 //! The adapter that the command line asks for.
 
 use crate::args::{Backend, GpuArgs};
+use crate::pipeline_cache::CacheFile;
+use std::cell::RefCell;
+use std::rc::Rc;
 use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
 
 impl GpuArgs {
@@ -39,10 +42,40 @@ impl GpuArgs {
             }
         };
         profile.algorithm = self.algorithm;
-        let options = DeviceOptions::default().profile(profile);
-        GpuContext::from_adapter(adapter, options).await
+        let mut options = DeviceOptions::default().profile(profile);
+        let folder = self.pipeline_cache.as_ref();
+        let file = folder.and_then(|folder| CacheFile::new(folder, &adapter.get_info()));
+        if let Some(file) = &file {
+            // SAFETY: the file's checksum says that it is as this command wrote it, for the adapter and driver that are in
+            // its name; help says that nobody else may write to the folder.
+            options = unsafe { options.pipeline_cache(file.read()) };
+        }
+        let gpu = GpuContext::from_adapter(adapter, options).await?;
+        if let Some(file) = file {
+            self.opened.0.borrow_mut().push((file, gpu.clone()));
+        }
+        Ok(gpu)
+    }
+
+    /// Writes what was compiled to the folder of `--pipeline-cache`. The command's results do not depend on it: a failure
+    /// is a warning.
+    pub fn keep_pipelines(&self) {
+        for (file, gpu) in self.opened.0.borrow_mut().drain(..) {
+            let bytes = gpu.pipeline_cache().unwrap_or_default();
+            // Of several contexts on one adapter the one that compiled most is kept.
+            if bytes.len() <= file.read().len() {
+                continue;
+            }
+            if let Err(error) = file.write(&bytes) {
+                log::warn!("--pipeline-cache: {error}");
+            }
+        }
     }
 }
+
+/// The contexts that were opened with a pipeline cache, and where each is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Opened(Rc<RefCell<Vec<(CacheFile, GpuContext)>>>);
 
 /// A context on the same device with another tuning.
 pub fn tuned(gpu: &GpuContext, tuning: Tuning) -> GpuContext {

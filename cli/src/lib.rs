@@ -20,6 +20,7 @@ mod measure;
 mod numbers;
 mod operators;
 mod output;
+mod pipeline_cache;
 mod progress;
 mod ranks;
 mod report;
@@ -98,7 +99,7 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
         gpu: &cli.gpu,
         ranks,
     };
-    match &cli.command {
+    let done = match &cli.command {
         Command::Operator(command) => command.run(&on),
         _ if ranks.is_some() => Err(Failure::Library(wgpu_norm::Error::argument(
             "subcommand",
@@ -109,7 +110,9 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),
         Command::Verify(command) => verify::run(command, &cli.gpu),
-    }
+    };
+    cli.gpu.keep_pipelines();
+    done
 }
 
 /// Keeps a harmless error off stderr: on Linux, Mesa's Vulkan layer for device selection asks the desktop which GPU it

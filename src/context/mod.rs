@@ -61,6 +61,7 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 pub struct DeviceOptions {
     shader_checks: bool,
     profile: Option<Profile>,
+    pipeline_cache: Option<Vec<u8>>,
 }
 
 impl DeviceOptions {
@@ -82,18 +83,36 @@ impl DeviceOptions {
             ..self
         }
     }
+
+    /// Keeps what the driver compiles in a cache that begins with these bytes, which
+    /// [`GpuContext::pipeline_cache`] returned in an earlier run, or with none. Where a driver keeps no cache of its own,
+    /// pipelines are then not compiled anew in each run. Ignored if the device lacks `PIPELINE_CACHE`, which wgpu has on
+    /// Vulkan only, and bytes of another adapter, driver or version of wgpu are ignored.
+    ///
+    /// # Safety
+    ///
+    /// The bytes must be empty or those of [`GpuContext::pipeline_cache`], unchanged: wgpu checks whose they are, but the
+    /// driver trusts their contents. Keep them where nobody else can write, with a checksum.
+    #[must_use]
+    pub unsafe fn pipeline_cache(self, bytes: Vec<u8>) -> Self {
+        Self {
+            pipeline_cache: Some(bytes),
+            ..self
+        }
+    }
 }
 
 impl GpuContext {
-    /// The features of wgpu that the kernels use if a device has them: f64, which f64 data need, and for speed sums
-    /// over subgroups and 64-bit words, with which software drivers move data. A device of yours may be opened with
-    /// `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    /// The features of wgpu that this crate uses if a device has them: f64, which f64 data need; for speed, sums over
+    /// subgroups and 64-bit words, with which software drivers move data; and the pipeline cache. A device of yours may
+    /// be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
     ///
     /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all kernels in workgroups
     /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
-        .union(wgpu::Features::SUBGROUP);
+        .union(wgpu::Features::SUBGROUP)
+        .union(wgpu::Features::PIPELINE_CACHE);
 
     /// A context on the best adapter: a discrete GPU, else an integrated one, else a software driver (which is logged
     /// as a warning).
@@ -184,12 +203,22 @@ impl GpuContext {
             Some(profile) => profile.within(&device),
             None => Profile::new(&device),
         };
+        let can_cache = device.features().contains(wgpu::Features::PIPELINE_CACHE);
+        let cache = options.pipeline_cache.filter(|_| can_cache).map(|bytes| {
+            let descriptor = wgpu::PipelineCacheDescriptor {
+                label: Some("wgpu-norm"),
+                data: (!bytes.is_empty()).then_some(&bytes),
+                fallback: true,
+            };
+            // SAFETY: whoever set the bytes promised that an earlier cache returned them.
+            unsafe { device.create_pipeline_cache(&descriptor) }
+        });
         let mut owners = Held::<Option<_>>::new(&device);
         *owners = Some((device.clone(), queue.clone()));
         let inner = Inner {
             poller: Poller::new(device.clone()),
             shader_checks: options.shader_checks,
-            pipelines: Pipelines::new(&device),
+            pipelines: Pipelines::new(&device, cache),
             lost,
             device,
             queue,
@@ -224,6 +253,12 @@ impl GpuContext {
             inner: self.inner.clone(),
             profile: Arc::new(profile.within(&self.inner.device)),
         }
+    }
+
+    /// What the driver has compiled so far, for [`DeviceOptions::pipeline_cache`] in a later run. `None` without that
+    /// option or where the device lacks it.
+    pub fn pipeline_cache(&self) -> Option<Vec<u8>> {
+        self.inner.pipelines.cached()
     }
 
     /// Name, driver and kind of the adapter.

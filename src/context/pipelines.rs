@@ -21,13 +21,20 @@ type Slot = Arc<Mutex<Option<Pipeline>>>;
 #[derive(Debug)]
 pub(super) struct Pipelines {
     slots: Mutex<Held<HashMap<Variant, Slot>>>,
+    cache: Option<wgpu::PipelineCache>,
 }
 
 impl Pipelines {
-    pub fn new(device: &wgpu::Device) -> Self {
+    pub fn new(device: &wgpu::Device, cache: Option<wgpu::PipelineCache>) -> Self {
         Self {
             slots: Mutex::new(Held::new(device)),
+            cache,
         }
+    }
+
+    /// What the driver has compiled, if there is a cache.
+    pub fn cached(&self) -> Option<Vec<u8>> {
+        self.cache.as_ref()?.get_data()
     }
 
     /// Returns a pipeline, compiled once: threads that need the same one wait, others do not.
@@ -39,7 +46,10 @@ impl Pipelines {
     ) -> Result<Pipeline, Error> {
         let slot = Slot::clone(lock(&self.slots).entry(variant.clone()).or_default());
         let compile = || {
-            scoped(device, || compile(device, variant, shader_checks)).map_err(|complaint| {
+            scoped(device, || {
+                compile(device, variant, shader_checks, self.cache.as_ref())
+            })
+            .map_err(|complaint| {
                 complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
             })
         };
@@ -72,7 +82,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pipeline {
+fn compile(
+    device: &wgpu::Device,
+    variant: &Variant,
+    shader_checks: bool,
+    cache: Option<&wgpu::PipelineCache>,
+) -> Pipeline {
     let name = variant.kernel.entry().name;
     let source = wgpu::ShaderModuleDescriptor {
         label: Some(name),
@@ -125,7 +140,7 @@ fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pip
             // Every slot of workgroup memory is written before it is read.
             zero_initialize_workgroup_memory: false,
         },
-        cache: None,
+        cache,
     });
     Pipeline { pipeline, layout }
 }
