@@ -28,7 +28,7 @@
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists the adapters, [`unfit`] says why one cannot be used |
 //! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], each with its options; `forward` takes [`ForwardArgs`] and returns [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and returns [`Grads`] |
 //! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], a shape and [`DTypes`]; [`Operation::tensors`] lists the tensors that it reads and writes, [`Operation::run_into`] runs it on bytes |
-//! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see below |
+//! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see [`guide::own_buffers`] |
 //! | your operator | [`operators`]: the operators of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | a batch spread over processes | [`synchronized`]: batch norm with statistics over all processes |
 //! | a batch spread over devices | the two halves of [`Bound`], with [`SumsLayout::merge`] between them; [`Shards`] |
@@ -39,51 +39,19 @@
 //! | checking | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): a float64 reference on the CPU and test cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
 //! | errors | [`Error`], whose variants carry the values needed to fix the call |
 //!
-//! # Your operator
+//! # Guide
 //!
-//! | document | operator | here |
-//! |---|---|---|
-//! | oneDNN Graph | `BatchNormForwardTraining` | [`operators::onednn::BatchNormForwardTraining`] |
-//! | oneDNN Graph | `BatchNormInference` | [`operators::onednn::BatchNormInference`] |
-//! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
-//! | oneDNN Graph | `LayerNorm` | [`operators::onednn::LayerNorm`] |
-//! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
-//! | oneDNN | batch normalization | [`operators::onednn::BatchNormalization`], [`operators::onednn::BatchNormalizationBackward`] |
-//! | oneDNN | group normalization | [`operators::onednn::GroupNormalization`], [`operators::onednn::GroupNormalizationBackward`] |
-//! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTraining`] |
-//! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`operators::directml::BatchNormalization`] |
-//! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationGrad`] |
-//! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTrainingGrad`] |
-//! | nGraph | `BatchNormTraining` | [`operators::ngraph::BatchNormTraining`] |
-//! | nGraph | `BatchNormInference` | [`operators::ngraph::BatchNormInference`] |
-//! | nGraph | `BatchNormTrainingBackprop` | [`operators::ngraph::BatchNormTrainingBackprop`] |
-//! | PyTorch | `native_batch_norm` | [`operators::pytorch::NativeBatchNorm`] |
-//! | PyTorch | `native_batch_norm_backward` | [`operators::pytorch::NativeBatchNormBackward`] |
-//! | PyTorch | `native_layer_norm` | [`operators::pytorch::NativeLayerNorm`] |
-//! | PyTorch | `native_layer_norm_backward` | [`operators::pytorch::NativeLayerNormBackward`] |
-//! | PyTorch | `rms_norm` | [`operators::pytorch::RmsNorm`] |
-//! | PyTorch | `native_group_norm` | [`operators::pytorch::NativeGroupNorm`] |
-//! | PyTorch | `native_group_norm_backward` | [`operators::pytorch::NativeGroupNormBackward`] |
-//! | ONNX | `BatchNormalization` | [`operators::onnx::BatchNormalization`] |
-//! | ONNX | `LayerNormalization` | [`operators::onnx::LayerNormalization`] |
-//! | ONNX | `RMSNormalization` | [`operators::onnx::RmsNormalization`] |
-//! | ONNX | `GroupNormalization` | [`operators::onnx::GroupNormalization`] |
-//! | ONNX | `InstanceNormalization` | [`operators::onnx::InstanceNormalization`] |
-//!
-//! # On device buffers
-//!
-//! There are three stages. [`Operation::plan`] is pure and needed once for an operation. [`Plan::bind`] checks a set of
-//! buffers and creates all wgpu objects. [`Bound::record`] writes commands into the caller's encoder, and
-//! [`Bound::record_in`] writes them into a compute pass; neither creates resources, submits or reads back.
-//!
-//! For a batch that is spread over several devices, [`Bound::record_reduce`] and [`Bound::record_apply`] record the two
-//! halves. [`Plan::sums`] describes the buffer that passes between them, and [`SumsLayout::merge`] merges the buffers
-//! of the devices.
+//! | to | read |
+//! |---|---|
+//! | train, or move a model from PyTorch | [`guide::training`] |
+//! | run on your own device, buffers and encoder | [`guide::own_buffers`] |
+//! | know the kernels, and when results are the same bits | [`guide::how_it_works`] |
+//! | know the limits and the tests | [`guide::limits`] |
 //!
 //! # Features
 //!
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
-//! * `web`: the backend WebGPU.
+//! * `web`: the backend WebGPU. For a browser, use it alone: `default-features = false, features = ["web"]`.
 //!
 //! Without a backend for the target there are no adapters. To compile fewer backends, disable `native` and enable
 //! wgpu's own features instead.
@@ -101,6 +69,7 @@ mod element;
 mod error;
 pub mod export;
 mod geometry;
+pub mod guide;
 mod host;
 mod kernels;
 mod layers;

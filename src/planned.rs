@@ -6,11 +6,8 @@ use crate::{
     Tensor, bound, plan,
 };
 
-/// The dispatches of an operation on an adapter, which is the first of three stages.
-///
-/// 1. [`Operation::plan`], once for an operation: pure, no GPU object is made.
-/// 2. [`Plan::bind`], once for a set of buffers: checks everything, makes bind groups.
-/// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
+/// The dispatches of an operation on an adapter: the result of the first of
+/// [three stages](crate::guide::own_buffers#three-stages).
 ///
 /// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes
 /// NaN or infinite.

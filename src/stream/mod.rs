@@ -1,5 +1,8 @@
 //! Tensors that are larger than memory: runs an operation over pieces of them, which a caller reads and writes.
 //!
+//! A [`Stream`] keeps the buffers of the device and of the host together within a budget. The command's
+//! `--memory-budget` streams safetensors files this way.
+//!
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::stream::{Storage, Stream};

@@ -3,10 +3,18 @@
 //! [`run_into`] runs any operation this way. For norms other than batch norm, only the gradients of gamma and beta are
 //! exchanged.
 //!
-//! The caller provides the communication between processes: [`AllGather`] needs one operation. `integrations/mpi`
-//! implements it over MPI. Processes exchange statistics and sums, a few numbers for each channel. These are merged on
-//! the host in the order of ranks, so mean, variance, running statistics and the gradients of parameters are the same
-//! to the bit on all ranks, whatever their adapters.
+//! The caller provides the communication between processes: [`AllGather`] needs one operation. The crate
+//! `wgpu-norm-mpi` (`integrations/mpi` in the repository) implements it over MPI, with a command for `mpirun`.
+//!
+//! Processes exchange statistics and sums instead of samples. For each channel of f32 data, a rank sends 16 bytes in a
+//! forward pass and 8 in a gradient; `docs/design-notes/ranks.md` in the repository lists what that costs. The numbers
+//! are merged on the host in the order of ranks, so mean, variance, running statistics and the gradients of parameters
+//! are the same to the bit on all ranks, whatever their adapters.
+//!
+//! Several adapters of one machine can be used in two ways: by a process for each, which selects its adapter with the
+//! environment variable `WGPU_ADAPTER_NAME`; or by one process with a [`GpuContext`] for each adapter, which records
+//! the two halves of batch norm, as the example `synchronized` does and
+//! [`guide::own_buffers`](crate::guide::own_buffers#a-batch-spread-over-devices) describes.
 //!
 //! ```
 //! # pollster::block_on(async {

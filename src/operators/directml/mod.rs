@@ -1,5 +1,6 @@
 //! The operators of [DirectML](https://learn.microsoft.com/en-us/windows/ai/directml/dml), whose
-//! parameters have the rank of the data. Names are DirectML's, in Rust's spelling.
+//! parameters have the rank of the data. All tensors of an operator have one [`DataType`]. Names are DirectML's, in
+//! Rust's spelling.
 
 mod backward;
 mod forward;

@@ -186,7 +186,8 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
 /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
 /// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not
 ///   bound.
-/// * f16 with f16 parameters and f64 with f64 work too.
+/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+///   work too.
 ///
 /// ```
 /// # pollster::block_on(async {

@@ -237,7 +237,7 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// * With fuse_norm_relu there is no workspace, and shift is an input, from which the elements that passed are
 ///   recomputed.
 /// * diff_scale and diff_shift are computed even without use_scale and use_shift.
-/// * epsilon must be above 0, and memory is dense.
+/// * Element types, epsilon and memory are as for [`BatchNormalization`].
 ///
 /// ```
 /// # pollster::block_on(async {

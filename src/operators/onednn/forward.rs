@@ -315,7 +315,8 @@ pub struct LayerNormForwardOutputs<T, P> {
 /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
 ///   elements matters here, so either form works.
 /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
-/// * f16 with f16 parameters and f64 with f64 work too.
+/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+///   work too.
 ///
 /// ```
 /// # pollster::block_on(async {

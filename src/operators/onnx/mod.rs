@@ -1,4 +1,6 @@
 //! The operators of [ONNX](https://onnx.ai/onnx/operators/), with its attributes and argument names.
+//!
+//! T, the type of the data, is any [`Element`](crate::Element) type: f16, bf16, f32 or f64.
 
 mod batch_norm;
 mod group_norm;
