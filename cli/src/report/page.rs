@@ -361,7 +361,7 @@ impl Page {
     fn parts(&mut self, data: &Data) {
         self.line("## How it was measured\n");
         self.line(format!(
-            "`{}`, within {} minutes; `docs/performance.md` explains the method.\n",
+            "`{}`, within {} minutes; `docs/measuring-a-gpu.md` explains the method.\n",
             code(&data.command),
             data.minutes
         ));
