@@ -135,7 +135,7 @@ impl Bencher {
             Model {
                 times,
                 bytes,
-                fraction_of_copy: gb_per_s(bytes, time_ms) / copy,
+                fraction_of_copy: Some(gb_per_s(bytes, time_ms) / copy),
             }
         };
         let empty_submission_ms = median_ms(&empties);
@@ -148,21 +148,21 @@ impl Bencher {
             statistics: case.statistics.name().to_owned(),
             param_grads: case.param_grads.name().to_owned(),
             activation: case.activation.name().to_owned(),
-            samples: walls.len() as u64,
+            samples: Some(walls.len() as u64),
             time_ms,
             wall_ms,
-            empty_submission_ms,
-            over_empty_ms: wall_ms - empty_submission_ms,
+            empty_submission_ms: Some(empty_submission_ms),
+            over_empty_ms: Some(wall_ms - empty_submission_ms),
             record_us: clock.record_ms(|encoder, turn| subject.record(encoder, turn)) * 1e3,
-            record_between_us: median_ms(&records) * 1e3,
-            copy_gb_per_s: copy,
-            copy_kernel: copier.name(best.of_all),
-            portable_copy_gb_per_s: portable_copy,
-            copy_buffer_gb_per_s: gb_per_s(copies.bytes, plain),
+            record_between_us: Some(median_ms(&records) * 1e3),
+            copy_gb_per_s: Some(copy),
+            copy_kernel: Some(copier.name(best.of_all)),
+            portable_copy_gb_per_s: Some(portable_copy),
+            copy_buffer_gb_per_s: Some(gb_per_s(copies.bytes, plain)),
             models: case.models().iter().map(model).collect(),
             kernel: in_groups(&plan.kernels()),
             dispatches: plan.kernels().len() as u64,
-            workspace_bytes: plan.workspace_bytes(),
+            workspace_bytes: Some(plan.workspace_bytes()),
         })
     }
 }

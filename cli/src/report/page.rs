@@ -2,7 +2,7 @@
 
 use super::data::{Data, State};
 use super::options::Kind;
-use crate::results::markdown::{code, plain, tables};
+use crate::results::markdown::{code, digits, plain, tables};
 use crate::results::summary::{median, summary};
 use crate::results::{Pytorch, Row, Tuned};
 use crate::text::visible;
@@ -168,16 +168,17 @@ impl Page {
                 pytorch.map(|_| "times as fast as PyTorch"),
             ));
             for group in summary(&large) {
-                let (lowest, row) = group.lowest;
+                let fractions = group.fractions.as_ref();
+                let lowest = fractions.map(|f| f.lowest);
                 let mut cells = vec![
                     group.op.to_owned(),
                     group.format.to_owned(),
                     group.dtype.to_owned(),
                     format!("{}n", group.times),
                     group.rows.len().to_string(),
-                    format!("{:.2}", group.median),
-                    format!("{lowest:.2}"),
-                    row.times_shape(),
+                    digits(fractions.map(|f| f.median), 2),
+                    digits(lowest.map(|(fraction, _)| fraction), 2),
+                    lowest.map_or(String::new(), |(_, row)| row.times_shape()),
                 ];
                 cells.extend(pytorch.map(|_| versus(&group.rows)));
                 self.cells(&cells);
@@ -200,21 +201,26 @@ impl Page {
                 pytorch.map(|_| "times as fast as PyTorch"),
             ));
             for group in summary(&small) {
-                let over = |row: &&Row| row.over_empty_ms * 1e3;
-                let times: Vec<f64> = group.rows.iter().map(over).collect();
-                let empties = group.rows.iter().map(|row| row.empty_submission_ms * 1e3);
-                let empties: Vec<f64> = empties.collect();
-                let by = |a: &&&Row, b: &&&Row| a.over_empty_ms.total_cmp(&b.over_empty_ms);
-                let longest = group.rows.iter().max_by(by);
+                let over = |row: &&Row| Some((row.over_empty_ms? * 1e3, row.times_shape()));
+                let times: Vec<(f64, String)> = group.rows.iter().filter_map(over).collect();
+                let (longest, shape) = times
+                    .iter()
+                    .max_by(|(a, _), (b, _)| a.total_cmp(b))
+                    .cloned()
+                    .unzip();
+                let overs: Vec<f64> = times.iter().map(|(over, _)| *over).collect();
+                let empties = group.rows.iter().filter_map(|row| row.empty_submission_ms);
+                let empties: Vec<f64> = empties.map(|ms| ms * 1e3).collect();
+                let middle = |values: &[f64]| (!values.is_empty()).then(|| median(values));
                 let mut cells = vec![
                     group.op.to_owned(),
                     group.format.to_owned(),
                     group.dtype.to_owned(),
-                    times.len().to_string(),
-                    format!("{:.1}", median(&times)),
-                    longest.map_or(String::new(), |row| format!("{:.1}", over(row))),
-                    longest.map_or(String::new(), |row| row.times_shape()),
-                    format!("{:.1}", median(&empties)),
+                    group.rows.len().to_string(),
+                    digits(middle(&overs), 1),
+                    digits(longest, 1),
+                    shape.unwrap_or_default(),
+                    digits(middle(&empties), 1),
                 ];
                 cells.extend(pytorch.map(|_| versus(&group.rows)));
                 self.cells(&cells);
@@ -281,18 +287,15 @@ impl Page {
             for dtype in &dtypes {
                 let mut of_shape = rows.iter().filter(|row| row.shape == *shape);
                 let row = of_shape.find(|row| row.dtype == *dtype);
-                let text = |value: Option<f64>, digits: usize| {
-                    value.map_or(String::new(), |value| format!("{value:.digits$}"))
-                };
-                cells.push(text(row.map(|row| row.time_ms * 1e3), 1));
+                cells.push(digits(row.map(|row| row.time_ms * 1e3), 1));
                 cells.push(match small {
-                    true => text(row.map(|row| row.over_empty_ms * 1e3), 1),
-                    false => text(row.and_then(|row| row.fraction()), 2),
+                    true => digits(row.and_then(|row| row.over_empty_ms).map(|ms| ms * 1e3), 1),
+                    false => digits(row.and_then(|row| row.fraction()), 2),
                 });
                 if let Some(pytorch) = pytorch {
                     let pair = row.and_then(|row| Some((row, pytorch.of(row)?)));
-                    cells.push(text(pair.map(|(_, theirs)| theirs.time_ms * 1e3), 1));
-                    cells.push(text(
+                    cells.push(digits(pair.map(|(_, theirs)| theirs.time_ms * 1e3), 1));
+                    cells.push(digits(
                         pair.map(|(row, theirs)| theirs.time_ms / row.time_ms),
                         2,
                     ));
@@ -358,7 +361,7 @@ impl Page {
     fn parts(&mut self, data: &Data) {
         self.line("## How it was measured\n");
         self.line(format!(
-            "`{}`, within {} minutes; `docs/performance.md` explains the method.\n",
+            "`{}`, within {} minutes; `docs/measuring-a-gpu.md` explains the method.\n",
             code(&data.command),
             data.minutes
         ));

@@ -81,36 +81,42 @@ fn subject(row: &Row) -> String {
 fn bandwidth(row: &Row) -> String {
     let fraction = |times| {
         let model = row.model(times);
-        model.map_or(String::new(), |m| format!("{:.2}", m.fraction_of_copy))
+        digits(model.and_then(|m| m.fraction_of_copy), 2)
     };
     format!(
-        "{}| {:.3} | {:.3} | {:.1} | {} | {} | {} | {:.1} | {} | {} | {} |",
+        "{}| {:.3} | {:.3} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
         subject(row),
         row.time_ms,
         row.wall_ms,
-        row.copy_gb_per_s,
+        digits(row.copy_gb_per_s, 1),
         fraction(5),
         fraction(3),
         fraction(2),
         row.record_us,
         row.dispatches,
-        row.workspace_bytes,
+        row.workspace_bytes
+            .map_or(String::new(), |bytes| bytes.to_string()),
         plain(&row.kernel)
     )
 }
 
 fn latency(row: &Row) -> String {
     format!(
-        "{}| {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} |",
+        "{}| {} | {} | {:.1} | {:.1} | {:.1} | {} | {} |",
         subject(row),
-        row.over_empty_ms * 1e3,
-        row.empty_submission_ms * 1e3,
+        digits(row.over_empty_ms.map(|ms| ms * 1e3), 1),
+        digits(row.empty_submission_ms.map(|ms| ms * 1e3), 1),
         row.wall_ms * 1e3,
         row.time_ms * 1e3,
         row.record_us,
         row.dispatches,
         plain(&row.kernel)
     )
+}
+
+/// A number's cell; empty if it is unknown.
+pub fn digits(value: Option<f64>, digits: usize) -> String {
+    value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
 /// Text that stays in its cell and contains no HTML.

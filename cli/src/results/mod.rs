@@ -115,7 +115,7 @@ impl Results {
     pub fn push(&mut self, row: Row) {
         self.rows.push(row);
         let largest = self.rows.iter().max_by_key(|row| row.bytes());
-        self.copy_gb_per_s = largest.map(|row| row.copy_gb_per_s);
+        self.copy_gb_per_s = largest.and_then(|row| row.copy_gb_per_s);
     }
 
     /// The adapter, in words.

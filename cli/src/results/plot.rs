@@ -50,7 +50,7 @@ const BANDWIDTH: Scale = Scale {
 /// For small shapes, about which bandwidth says nothing.
 const LATENCY: Scale = Scale {
     title: "Small shapes: microseconds from submission to completion, minus an empty submission: lower is better",
-    value: |row| Some(row.over_empty_ms.max(0.0) * 1e3),
+    value: |row| row.over_empty_ms.map(|over| over.max(0.0) * 1e3),
     peer: |_, _| None,
     digits: 0,
     has_goals: false,

@@ -1,4 +1,5 @@
-//! PyTorch's times of the same cases, as `benches/peers/pytorch.py` writes them.
+//! PyTorch's times of the same cases, as `benches/peers/pytorch.py` writes them. Fields that are none are missing in
+//! files made from a printed table.
 
 use super::Row;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ pub struct Pytorch {
     pub version: String,
     pub device: String,
     pub driver: String,
-    pub date: String,
+    pub date: Option<String>,
     pub results: Vec<Timed>,
     pub skipped: Vec<super::Skipped>,
 }
@@ -20,11 +21,11 @@ pub struct Timed {
     pub shape: String,
     pub dtype: String,
     pub data_format: Option<String>,
-    pub params_dtype: String,
+    pub params_dtype: Option<String>,
     /// The gradient's GPU time, and the time from the host's call to its end.
     pub time_ms: f64,
-    pub wall_ms: f64,
-    pub forward_ms: f64,
+    pub wall_ms: Option<f64>,
+    pub forward_ms: Option<f64>,
 }
 
 impl Pytorch {

@@ -1,4 +1,4 @@
-//! The measurements of one case.
+//! The measurements of one case. Fields that are none are missing in files made from a printed table.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,26 +16,26 @@ pub struct Row {
     /// The activation after the layer. Files from versions without activations have no such field.
     #[serde(default = "no_activation")]
     pub activation: String,
-    pub samples: u64,
+    pub samples: Option<u64>,
     pub time_ms: f64,
     pub wall_ms: f64,
-    pub empty_submission_ms: f64,
+    pub empty_submission_ms: Option<f64>,
     /// Wall time minus that of an empty submission.
-    pub over_empty_ms: f64,
+    pub over_empty_ms: Option<f64>,
     /// The time to record: many in a row, and between submissions that are waited for, when the processor's caches hold
     /// other data.
     pub record_us: f64,
-    pub record_between_us: f64,
-    pub copy_gb_per_s: f64,
-    pub copy_kernel: String,
+    pub record_between_us: Option<f64>,
+    pub copy_gb_per_s: Option<f64>,
+    pub copy_kernel: Option<String>,
     /// The best copy kernel without 64-bit words.
-    pub portable_copy_gb_per_s: f64,
-    pub copy_buffer_gb_per_s: f64,
+    pub portable_copy_gb_per_s: Option<f64>,
+    pub copy_buffer_gb_per_s: Option<f64>,
     /// The models that apply, the plain one first.
     pub models: Vec<Model>,
     pub kernel: String,
     pub dispatches: u64,
-    pub workspace_bytes: u64,
+    pub workspace_bytes: Option<u64>,
 }
 
 const NO_ACTIVATION: &str = "none";
@@ -49,7 +49,7 @@ fn no_activation() -> String {
 pub struct Model {
     pub times: u64,
     pub bytes: u64,
-    pub fraction_of_copy: f64,
+    pub fraction_of_copy: Option<f64>,
 }
 
 impl Model {
@@ -69,7 +69,7 @@ impl Row {
 
     /// The fraction of the copy bandwidth under the plain model.
     pub fn fraction(&self) -> Option<f64> {
-        self.models.first().map(|model| model.fraction_of_copy)
+        self.models.first().and_then(|model| model.fraction_of_copy)
     }
 
     /// The fraction under the plain model at the speed of a copy if every tensor is read once; none if the plain model
@@ -123,7 +123,7 @@ impl Row {
         let model = |times| Model {
             times,
             bytes: times * 32768,
-            fraction_of_copy: number / times as f64,
+            fraction_of_copy: Some(number / times as f64),
         };
         Self {
             set: "software".to_owned(),
@@ -134,21 +134,21 @@ impl Row {
             statistics: "batch".to_owned(),
             param_grads: "both".to_owned(),
             activation: no_activation(),
-            samples: 7,
+            samples: Some(7),
             time_ms: number,
             wall_ms: 2.0 * number,
-            empty_submission_ms: number / 3.0,
-            over_empty_ms: 2.0 * number - number / 3.0,
+            empty_submission_ms: Some(number / 3.0),
+            over_empty_ms: Some(2.0 * number - number / 3.0),
             record_us: number / 7.0,
-            record_between_us: number / 11.0,
-            copy_gb_per_s: number / 13.0,
-            copy_kernel: "vec4".to_owned(),
-            portable_copy_gb_per_s: number / 17.0,
-            copy_buffer_gb_per_s: number / 19.0,
+            record_between_us: Some(number / 11.0),
+            copy_gb_per_s: Some(number / 13.0),
+            copy_kernel: Some("vec4".to_owned()),
+            portable_copy_gb_per_s: Some(number / 17.0),
+            copy_buffer_gb_per_s: Some(number / 19.0),
             models: vec![model(5), model(3)],
             kernel: "channels_first_fused".to_owned(),
             dispatches: 1,
-            workspace_bytes: 768,
+            workspace_bytes: Some(768),
         }
     }
 }

@@ -11,10 +11,16 @@ pub struct Group<'a> {
     /// The model's multiple of n.
     pub times: u64,
     pub rows: Vec<&'a Row>,
+    /// None if no row has a fraction.
+    pub fractions: Option<Fractions<'a>>,
+}
+
+/// Fractions of the copy bandwidth under the plain model.
+pub struct Fractions<'a> {
     pub median: f64,
     pub geometric_mean: f64,
-    /// The geometric mean relative to the best copy by 32-bit words.
-    pub of_portable: f64,
+    /// The geometric mean relative to the best copy by 32-bit words; none if that is unknown.
+    pub of_portable: Option<f64>,
     pub lowest: (f64, &'a Row),
 }
 
@@ -36,23 +42,26 @@ pub fn summary(rows: &[Row]) -> Vec<Group<'_>> {
         .into_iter()
         .flat_map(|kind| Model::ALL.map(|times| (kind, times)));
     with_models
-        .filter_map(|((op, format, dtype), times)| {
+        .map(|((op, format, dtype), times)| {
             let same = |row: &&&Row| row.op == op && row.format() == format && row.dtype == dtype;
             let plain = |row: &&&Row| row.models.first().is_some_and(|m| m.times == times);
             let of_kind = large.iter().filter(same).filter(plain);
-            Group::new(op, format, dtype, times, of_kind.copied().collect())
+            let rows: Vec<&Row> = of_kind.copied().collect();
+            Group {
+                op,
+                format,
+                dtype,
+                times,
+                fractions: Fractions::of(&rows),
+                rows,
+            }
         })
+        .filter(|group| !group.rows.is_empty())
         .collect()
 }
 
-impl<'a> Group<'a> {
-    fn new(
-        op: &'a str,
-        format: &'a str,
-        dtype: &'a str,
-        times: u64,
-        rows: Vec<&'a Row>,
-    ) -> Option<Self> {
+impl<'a> Fractions<'a> {
+    fn of(rows: &[&'a Row]) -> Option<Self> {
         let fractions: Vec<(f64, &Row)> = rows
             .iter()
             .filter_map(|row| Some((row.fraction()?, *row)))
@@ -60,39 +69,35 @@ impl<'a> Group<'a> {
         let lowest = fractions.iter().min_by(|(a, _), (b, _)| a.total_cmp(b))?;
         let values: Vec<f64> = fractions.iter().map(|(fraction, _)| *fraction).collect();
         let of_portable = |&(fraction, row): &(f64, &Row)| {
-            fraction * row.copy_gb_per_s / row.portable_copy_gb_per_s
+            Some(fraction * row.copy_gb_per_s? / row.portable_copy_gb_per_s?)
         };
+        let of_portable: Option<Vec<f64>> = fractions.iter().map(of_portable).collect();
         Some(Self {
-            op,
-            format,
-            dtype,
-            times,
             median: median(&values),
             geometric_mean: geometric_mean(values.iter().copied()),
-            of_portable: geometric_mean(fractions.iter().map(of_portable)),
+            of_portable: of_portable.map(|values| geometric_mean(values.into_iter())),
             lowest: *lowest,
-            rows,
         })
     }
 }
 
 impl fmt::Display for Group<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (lowest, row) = self.lowest;
+        let count = self.rows.len();
+        write!(f, "{} {} {}: ", self.op, self.format, self.dtype)?;
+        let Some(fractions) = &self.fractions else {
+            return write!(f, "{count} cases without a copy bandwidth");
+        };
+        let (lowest, row) = fractions.lowest;
         write!(
             f,
-            "{} {} {}: {:.2} of copy bandwidth at {}n (geometric mean of {}; median {:.2}), \
-             lowest {lowest:.2}: {}; {:.2} of a copy by 32-bit words",
-            self.op,
-            self.format,
-            self.dtype,
-            self.geometric_mean,
-            self.times,
-            self.rows.len(),
-            self.median,
-            row.shape,
-            self.of_portable,
-        )
+            "{:.2} of copy bandwidth at {}n (geometric mean of {count}; median {:.2}), lowest {lowest:.2}: {}",
+            fractions.geometric_mean, self.times, fractions.median, row.shape,
+        )?;
+        match fractions.of_portable {
+            Some(of_portable) => write!(f, "; {of_portable:.2} of a copy by 32-bit words"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -134,9 +139,13 @@ mod tests {
         let groups = summary(&rows);
         let found: Vec<_> = groups
             .iter()
-            .map(|group| (group.format, group.rows.len(), group.median, group.lowest.0))
+            .map(|group| {
+                let fractions = group.fractions.as_ref().map(|f| (f.median, f.lowest.0));
+                (group.format, group.rows.len(), fractions)
+            })
             .collect();
-        assert_eq!(found, [("NCX", 3, 0.8, 0.3), ("NXC", 1, 0.2, 0.2)]);
+        let want = [("NCX", 3, Some((0.8, 0.3))), ("NXC", 1, Some((0.2, 0.2)))];
+        assert_eq!(found, want);
         assert_eq!(summary(&rows[4..]).len(), 1);
     }
 

@@ -52,6 +52,11 @@ fn print_line(text: impl Display) -> Result<(), Failure> {
     stdout::line(one_line(&text.to_string()))
 }
 
+/// A number's cell.
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
 /// A line of the table, from its cells.
 fn columns(cells: [&str; 18]) -> String {
     let [
@@ -113,7 +118,7 @@ pub fn line(row: &Row) -> String {
     };
     let fraction = |times| {
         let model = row.model(times);
-        model.map_or("-".to_owned(), |m| format!("{:.2}", m.fraction_of_copy))
+        number(model.and_then(|m| m.fraction_of_copy), 2)
     };
     columns([
         &row.op,
@@ -123,16 +128,17 @@ pub fn line(row: &Row) -> String {
         &row.variant(),
         &format!("{:.4}", row.time_ms),
         &format!("{:.4}", row.wall_ms),
-        &format!("{:.1}", row.over_empty_ms * 1e3),
+        &number(row.over_empty_ms.map(|ms| ms * 1e3), 1),
         &megabytes(5),
         &megabytes(3),
-        &format!("{:.1}", row.copy_gb_per_s),
+        &number(row.copy_gb_per_s, 1),
         &fraction(5),
         &fraction(3),
         &fraction(2),
         &format!("{:.1}", row.record_us),
         &row.dispatches.to_string(),
-        &row.workspace_bytes.to_string(),
+        &row.workspace_bytes
+            .map_or("-".to_owned(), |bytes| bytes.to_string()),
         &row.kernel,
     ])
 }

@@ -1,7 +1,7 @@
 //! `wgpu-norm bench`, run as a process on the adapter that the environment chooses. Times are never
 //! asserted.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -56,7 +56,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn json(path: &Path) -> Value {
+fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
@@ -157,7 +157,7 @@ fn measures_draws_and_shows_again() {
     ];
     let output = run(&[&["--shape", "4x8x16x16", "--rounds", "2"][..], &files].concat());
     assert_success(&output);
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 2);
     let formats: Vec<&str> = value["results"]
         .as_array()
@@ -202,6 +202,66 @@ fn measures_draws_and_shows_again() {
     assert_eq!(std::fs::read_to_string(&document).unwrap(), table);
 }
 
+/// A row made from a printed table knows only what the table had.
+#[test]
+fn shows_rows_with_unknown_numbers() {
+    let folder = folder("unknown");
+    let path = folder.join("a.json");
+    let row = |set: &str| {
+        json!({
+            "set": set, "op": "batch-norm", "shape": "4x8x16x16", "dtype": "f32", "data_format": "NCX",
+            "statistics": "batch", "param_grads": "both", "time_ms": 0.25, "wall_ms": 0.5, "record_us": 5.0,
+            "models": [{ "times": 5, "bytes": 163840 }], "kernel": "channels_first_fused", "dispatches": 1,
+        })
+    };
+    let mut report = json!({
+        "adapter": "an adapter", "backend": "vulkan", "driver": "a driver", "kind": "Cpu", "version": "0.1.0",
+        "date": "1970-01-01T00:00:00Z", "timing": "GPU timestamps", "profile": "workgroup=8",
+        "results": [row("software"), row("small")], "skipped": [],
+    });
+    std::fs::write(&path, report.to_string()).unwrap();
+    let (plot, document) = (folder.join("a.svg"), folder.join("a.md"));
+    let files = ["--plot", text(&plot), "--markdown", text(&document)];
+    let shown = run(&[&["--from-json", text(&path)][..], &files].concat());
+    assert_success(&shown);
+    let lines = stdout(&shown);
+    assert!(
+        lines.contains("batch-norm NCX f32: 1 cases without a copy bandwidth"),
+        "{lines}"
+    );
+    assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
+    let table = std::fs::read_to_string(&document).unwrap();
+    for line in [
+        "| 0.250 | 0.500 |  |  |  |  | 5.0 | 1 |  | channels_first_fused |",
+        "|  |  | 500.0 | 250.0 | 5.0 | 1 | channels_first_fused |",
+    ] {
+        assert!(table.contains(line), "no '{line}' in: {table}");
+    }
+
+    // With fractions but without the copy by 32-bit words, the summary leaves that out.
+    report["results"][0]["models"][0]["fraction_of_copy"] = 0.75.into();
+    std::fs::write(&path, report.to_string()).unwrap();
+    let shown = run(&["--from-json", text(&path)]);
+    assert_success(&shown);
+    let lines = stdout(&shown);
+    assert!(
+        lines.contains("(geometric mean of 1; median 0.75), lowest 0.75: 4x8x16x16\n"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn shows_the_measurements_of_the_documents() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/measurements");
+    let files = std::fs::read_dir(folder).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let files: Vec<_> = files.filter(|path| path.is_file()).collect();
+    assert!(!files.is_empty());
+    for path in files {
+        assert_success(&run(&["--from-json", text(&path)]));
+    }
+}
+
 #[test]
 fn every_type_and_operator() {
     let folder = folder("types");
@@ -217,7 +277,7 @@ fn every_type_and_operator() {
     ];
     assert_success(&run(&[&cases[..], &file].concat()));
     // At rank 2 both formats are the same.
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 8);
     let last = &value["results"][7];
     assert_eq!(last["op"], "layer-norm");
@@ -235,7 +295,7 @@ fn every_type_and_operator() {
     assert_success(&run(
         &[&cases[..], &["--param-grads", "frozen"], &file].concat()
     ));
-    let value = json(&report);
+    let value = read(&report);
     let row = &value["results"][0];
     assert_eq!(row["statistics"], "constant");
     assert_eq!(models(row), [(2, 2 * 4 * 4 * 8 * 50)]);
@@ -264,7 +324,7 @@ fn forward_passes_by_name() {
     ];
     let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
     assert_success(&output);
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 11);
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let bytes = 4 * 6 * 8 * 50;
@@ -298,13 +358,13 @@ fn forward_passes_by_name() {
         "bf16",
     ];
     assert_success(&run(&[&alone[..], &file].concat()));
-    let around = &json(&report)["around"]["host_slices_bytes"];
+    let around = &read(&report)["around"]["host_slices_bytes"];
     assert_eq!(*around, 2 * 2 * 6 * 8 * 50);
     // Without an operator, the gradients are measured.
     assert_success(&run(
         &[&["--set", "small", "--dtype", "f16"], &file[..]].concat()
     ));
-    let value = json(&report);
+    let value = read(&report);
     let mut rows = value["results"].as_array().unwrap().iter();
     let gradients = ["batch-norm", "layer-norm", "rms-norm"];
     assert!(rows.all(|row| gradients.iter().any(|op| row["op"] == *op)));
@@ -335,7 +395,7 @@ fn activations_behind_layers() {
         let which = ["--op", &names, "--activation", activation];
         let output = run(&[&which[..], &shape, &file].concat());
         assert_success(&output);
-        let value = json(&report);
+        let value = read(&report);
         assert_report(&value, ops.len());
         let rows = value["results"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["activation"] == activation));
@@ -347,7 +407,7 @@ fn activations_behind_layers() {
         assert!(around.ends_with(activation), "{around}");
     }
     // Files from versions without activations.
-    let mut value = json(&report);
+    let mut value = read(&report);
     for row in value["results"].as_array_mut().unwrap() {
         row.as_object_mut().unwrap().remove("activation");
     }
@@ -364,7 +424,7 @@ fn activations_behind_layers() {
     // Where a shape is given and no operator, it is batch norm's gradient.
     let output = run(&[&["--activation", "relu"][..], &shape, &file].concat());
     assert_success(&output);
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 1);
     assert_eq!(value["results"][0]["op"], "batch-norm");
 
@@ -380,7 +440,7 @@ fn activations_behind_layers() {
         "1",
     ];
     assert_success(&run(&[&which[..], &file].concat()));
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 4);
     let rows = value["results"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["activation"] == "gelu"));
@@ -414,7 +474,7 @@ fn the_small_set() {
         "a b",
     ];
     assert_success(&run(&[&cases[..], &files].concat()));
-    assert_report(&json(&report), 2);
+    assert_report(&read(&report), 2);
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let table = std::fs::read_to_string(&document).unwrap();
     assert!(table.starts_with("<!-- bench:begin a b -->\n"), "{table}");
@@ -440,7 +500,7 @@ fn what_does_not_fit_is_skipped() {
     let output = run(&cases);
     assert_success(&output);
     assert!(stdout(&output).contains("skipped batch-norm 4294967295x2"));
-    let value = json(&report);
+    let value = read(&report);
     assert_report(&value, 1);
     assert!(value["skipped"][0]["case"].as_str().unwrap().contains(most));
     let output = run(&["--shape", most, "--rounds", "1"]);
@@ -461,7 +521,7 @@ fn profiles_by_flag_file_and_environment() {
         "--json",
         text(&report),
     ];
-    let profile = || json(&report)["profile"].as_str().unwrap().to_owned();
+    let profile = || read(&report)["profile"].as_str().unwrap().to_owned();
 
     assert_success(&run(&[&measure[..], &["--profile", text(&file)]].concat()));
     assert!(profile().starts_with("workgroup=16,"), "{}", profile());
