@@ -6,7 +6,8 @@
 #   scripts/test.sh --all       all cases, and every other check: formatting, lints, documentation, benches (once,
 #                               untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
 #   scripts/test.sh --release   in addition, every element type with every kernel on every adapter, every text of every
-#                               kernel, a hundred thousand random plans, and verify's full list: hours
+#                               kernel, a hundred thousand random plans, verify's full list, the oldest Rust, the
+#                               packages and what they depend on, and the application with egui: hours
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters that the tests require: a comma-separated list of lavapipe,
@@ -173,11 +174,30 @@ fi
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in backward record synchronized wgsl "digits -- --steps 20"; do
+for example in train backward record synchronized wgsl "digits -- --steps 20"; do
     heading "example $example"
     # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example
 done
+
+if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
+    heading "the oldest Rust"
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if cargo "+$oldest" --version >/dev/null 2>&1; then
+        cargo "+$oldest" check --locked --workspace
+    else
+        skip "Rust $oldest is not installed (rustup toolchain install $oldest)"
+    fi
+    heading "packages"
+    scripts/test-packages.sh
+    if cargo deny --version >/dev/null 2>&1; then
+        cargo deny check
+    else
+        skip "cargo-deny is not installed (cargo install cargo-deny)"
+    fi
+    heading "the application with egui"
+    scripts/test-egui.sh target/egui.png
+fi
 
 heading "kernels through Tint"
 if [ "$ci" = true ] && has apt-get && ! { has node && has npm; }; then
