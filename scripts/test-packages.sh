@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 cargo package --workspace --locked
 for package in wgpu-norm wgpu-norm-cli wgpu-norm-verify; do
     for file in LICENSE-MIT LICENSE-APACHE README.md; do
-        tar -tf target/package/$package-[0-9]*.crate | grep -q "/$file$" || {
+        tar -tf "${CARGO_TARGET_DIR:-target}"/package/$package-[0-9]*.crate | grep -q "/$file$" || {
             echo "$package: $file is not in the package" >&2
             exit 1
         }

@@ -323,7 +323,7 @@ pub(crate) fn is_set(variable: &str) -> bool {
 fn cases() -> u64 {
     match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
         [true, _] => 100_000,
-        [_, true] => 5_000,
+        [_, true] => 2_000,
         _ => 500,
     }
 }

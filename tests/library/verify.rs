@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{Algorithm, DType, Error};
 use wgpu_norm_verify::{Case, Outcome, cases};
 
-/// Runs the full list if `WGPU_NORM_TEST_EVERY` is set; with `WGPU_NORM_TEST_ALL` the default list and a part of the
-/// others; otherwise the default list on one adapter, and a ninth of its f32 cases on the others. Shader checks are
-/// cases in the list, so each adapter runs it once.
+/// Runs the full list if `WGPU_NORM_TEST_EVERY` is set. Otherwise one adapter runs the default list, and the others some
+/// of its f32 cases; with `WGPU_NORM_TEST_ALL` the others run a third of that list, and each adapter a part of the full
+/// one. Shader checks are cases in the list, so each adapter runs it once.
 #[test]
 fn every_case() {
     let of_default = cases(false).len();
@@ -20,20 +20,17 @@ fn every_case() {
         let mut algorithms = BTreeSet::new();
         let mut unsupported = Vec::new();
         let mut faults = Vec::new();
-        let whole = takes_all() || subject.takes_all_types;
-        let share = cases
-            .iter()
-            .filter(|case| case.operation().types.data == DType::F32)
-            .step_by(9);
-        // Each adapter runs different cases beyond the default list.
-        let listed = cases.iter().enumerate();
-        let listed = listed.filter(|(at, _)| {
-            *at < of_default || takes_every_one() || (at + 8 * index).is_multiple_of(24)
-        });
-        let taken: Vec<_> = match whole {
-            true => listed.map(|(_, case)| case).collect(),
-            false => share.collect(),
+        let whole = takes_every_one() || subject.takes_all_types;
+        let is_taken = |at: usize, case: &Case| match at < of_default {
+            true if whole => true,
+            true if takes_all() => (at + index).is_multiple_of(3),
+            true => at.is_multiple_of(9) && case.operation().types.data == DType::F32,
+            // Each adapter runs others.
+            false => takes_every_one() || (at + 8 * index).is_multiple_of(24),
         };
+        let listed = cases.iter().enumerate();
+        let taken = listed.filter(|(at, case)| is_taken(*at, case));
+        let taken: Vec<_> = taken.map(|(_, case)| case).collect();
         // Side by side, each thread on its own devices.
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(Vec::new());

@@ -36,7 +36,7 @@ const COMPILERS: [Compiler; 2] = [
 /// Writes, for `tools/directx/run.sh` and as HLSL, the kernels that the profiles for GPUs and for software plan for
 /// each kind of shape, with shader checks and without.
 #[test]
-#[ignore = "writes files for tools/directx; scripts/test.sh --all"]
+#[ignore = "writes files for tools/directx; scripts/test.sh --release"]
 fn writes_planned_kernels_for_directx() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/hlsl");
     let _ = fs::remove_dir_all(&folder);

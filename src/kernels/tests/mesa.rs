@@ -12,7 +12,7 @@ use std::path::Path;
 /// Writes, for `tools/mesa/run.sh` and as SPIR-V, the kernels that the profile for GPUs plans for each kind of shape,
 /// where subgroups vary in size and where all have 32 or 64 invocations.
 #[test]
-#[ignore = "writes files for tools/mesa; scripts/test.sh --all"]
+#[ignore = "writes files for tools/mesa; scripts/test.sh --release"]
 fn writes_the_kernels_of_gpus_for_mesa() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mesa");
     fs::create_dir_all(&folder).expect("target is writable");

@@ -185,7 +185,7 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
 }
 
 /// The subjects of most tests: in the quick run one adapter, lavapipe or else the first, without shader checks;
-/// otherwise every adapter, with and without them.
+/// otherwise every adapter without them, and the main one, or with `WGPU_NORM_TEST_EVERY` each, with them too.
 pub fn subjects() -> &'static [Subject] {
     let all = every_subject();
     if takes_all() {
@@ -196,7 +196,7 @@ pub fn subjects() -> &'static [Subject] {
     &all[main..=main]
 }
 
-/// Every adapter found, once with shader checks and once without. Fails if none is found, or if one in
+/// Every adapter found without shader checks, and some with them (see [`subjects`]). Fails if none is found, or if one in
 /// `WGPU_NORM_REQUIRE_ADAPTERS` is missing.
 ///
 /// Tests that run side by side have their own devices: a software driver compiles a device's kernels one after another,
@@ -228,7 +228,7 @@ fn open_all() -> Vec<Subject> {
         let info = adapter.get_info();
         for shader_checks in [false, true] {
             // Checks change a text in the same places on every adapter.
-            if shader_checks && !takes_all_types && !takes_all() {
+            if shader_checks && !takes_all_types && !takes_every_one() {
                 continue;
             }
             let options = DeviceOptions::default().shader_checks(shader_checks);
