@@ -37,6 +37,7 @@ fn words_that_were_given_up_stay_so() {
         "cli/src",
         "verify/src",
         "integrations/burn/src",
+        "integrations/egui/src",
         "integrations/mpi/src",
         "examples",
         "benches",
