@@ -1,4 +1,6 @@
 #!/bin/sh
+#   scripts/test-egui.sh [PICTURE.png]
+#
 # Tests wgpu-norm-egui (integrations/egui): formatting, lints, and the training without a window, which fails unless
 # the loss goes down and a picture is drawn; on software drivers, which it installs if possible.
 #
@@ -9,6 +11,10 @@
 #   CARGO_TARGET_DIR  another folder to build in
 set -eu
 cd "$(dirname "$0")/.."
+case "${1-}" in
+    '' | /*) picture=${1-} ;;
+    *) picture=$PWD/$1 ;;
+esac
 scripts/install-drivers.sh
 cd integrations/egui
 
@@ -23,7 +29,8 @@ cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 
 heading "training without a window"
-picture="$CARGO_TARGET_DIR/egui.png"
+picture="${picture:-$CARGO_TARGET_DIR/egui.png}"
+mkdir -p "$(dirname "$picture")"
 rm -f "$picture"
 cargo run --locked --quiet -- --headless "$picture"
 # A few hundred bytes would be one color.
