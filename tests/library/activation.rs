@@ -131,7 +131,7 @@ fn a_masked_layer_is_its_parts() {
 /// Without a residual, the gradient recomputes what passed the activation, and agrees with whatever the forward pass
 /// computed.
 #[test]
-fn what_passed_is_found_again() {
+fn what_passed_is_recomputed() {
     for subject in subjects() {
         let mut tensors = Tensors::random(7);
         let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();

@@ -146,7 +146,11 @@ fn takes_all_of<T: Element>() -> bool {
 
 /// The number of random cases for a property: all of them, or a part.
 pub fn random_cases(all: u32) -> u32 {
-    if takes_all() { all } else { all / 8 }
+    match (takes_every_one(), takes_all()) {
+        (true, _) => all,
+        (_, true) => all / 2,
+        _ => all / 8,
+    }
 }
 
 /// A number for each pair of element types, so that pairs run different combinations.
