@@ -1,7 +1,7 @@
 //! Groups of arguments that subcommands share.
 
 use crate::files;
-use crate::gpu::Opened;
+use crate::pipeline_cache::Opened;
 use crate::text::excerpt;
 use bytesize::ByteSize;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};

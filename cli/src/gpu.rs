@@ -2,8 +2,6 @@
 
 use crate::args::{Backend, GpuArgs};
 use crate::pipeline_cache::CacheFile;
-use std::cell::RefCell;
-use std::rc::Rc;
 use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
 
 impl GpuArgs {
@@ -52,30 +50,11 @@ impl GpuArgs {
         }
         let gpu = GpuContext::from_adapter(adapter, options).await?;
         if let Some(file) = file {
-            self.opened.0.borrow_mut().push((file, gpu.clone()));
+            self.opened.add(file, gpu.clone());
         }
         Ok(gpu)
     }
-
-    /// Writes what was compiled to the folder of `--pipeline-cache`. The command's results do not depend on it: a failure
-    /// is a warning.
-    pub fn keep_pipelines(&self) {
-        for (file, gpu) in self.opened.0.borrow_mut().drain(..) {
-            let bytes = gpu.pipeline_cache().unwrap_or_default();
-            // Of several contexts on one adapter the one that compiled most is kept.
-            if bytes.len() <= file.read().len() {
-                continue;
-            }
-            if let Err(error) = file.write(&bytes) {
-                log::warn!("--pipeline-cache: {error}");
-            }
-        }
-    }
 }
-
-/// The contexts that were opened with a pipeline cache, and where each is kept.
-#[derive(Clone, Debug, Default)]
-pub struct Opened(Rc<RefCell<Vec<(CacheFile, GpuContext)>>>);
 
 /// A context on the same device with another tuning.
 pub fn tuned(gpu: &GpuContext, tuning: Tuning) -> GpuContext {

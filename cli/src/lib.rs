@@ -111,7 +111,7 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
         Command::Report(command) => report::run(command, &cli.gpu),
         Command::Verify(command) => verify::run(command, &cli.gpu),
     };
-    cli.gpu.keep_pipelines();
+    cli.gpu.opened.keep();
     done
 }
 

@@ -1,11 +1,14 @@
 //! The folder of `--pipeline-cache`: what drivers have compiled, a file for each adapter and driver.
 
 use crate::temporary::Temporary;
+use std::cell::RefCell;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::SystemTime;
+use wgpu_norm::GpuContext;
 
 /// The most bytes that the folder's files take together. Beyond it, those that were written longest ago are removed.
 const LIMIT: u64 = 256 << 20;
@@ -81,6 +84,30 @@ impl CacheFile {
             }
         }
         Ok(())
+    }
+}
+
+/// The contexts that were opened with a pipeline cache, and the file of each.
+#[derive(Clone, Debug, Default)]
+pub struct Opened(Rc<RefCell<Vec<(CacheFile, GpuContext)>>>);
+
+impl Opened {
+    pub fn add(&self, file: CacheFile, gpu: GpuContext) {
+        self.0.borrow_mut().push((file, gpu));
+    }
+
+    /// Writes what was compiled. The command's results do not depend on it: a failure is a warning.
+    pub fn keep(&self) {
+        for (file, gpu) in self.0.borrow_mut().drain(..) {
+            let bytes = gpu.pipeline_cache().unwrap_or_default();
+            // Of several contexts on one adapter the one that compiled most is kept.
+            if bytes.len() <= file.read().len() {
+                continue;
+            }
+            if let Err(error) = file.write(&bytes) {
+                log::warn!("--pipeline-cache: {error}");
+            }
+        }
     }
 }
 

@@ -362,7 +362,7 @@ fn random_problems() {
     for subject in every_subject().iter().filter(|subject| !subject.checked) {
         let mut choice = Choice(Random::new(71));
         let mut ran = 0;
-        for case in 0..random_cases(240) {
+        for case in 0..random_cases(120) {
             let run = match case % 12 {
                 0..5 => either::<f32, f32, f32>,
                 5 => either::<f16, f32, f32>,
@@ -377,7 +377,7 @@ fn random_problems() {
         }
         println!("{}: {ran} ran", subject.name);
         assert!(
-            ran >= random_cases(240) / 5,
+            ran >= random_cases(120) / 5,
             "{}: only {ran} ran",
             subject.name
         );
