@@ -107,7 +107,7 @@ impl GpuContext {
     /// subgroups and 64-bit words, with which software drivers move data; and the pipeline cache. A device of yours may
     /// be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
     ///
-    /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all kernels in workgroups
+    /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in workgroups
     /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
