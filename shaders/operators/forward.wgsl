@@ -51,7 +51,10 @@ fn coefficients_of(words: Words) -> Coefficients {
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
-    return real4(coefficients.shift[i], coefficients.base[i] * coefficients.gamma[i] + coefficients.beta[i], coefficients.r[i] * coefficients.gamma[i], 0.0);
+    var offset = coefficients.beta[i];
+    // By given statistics base is 0, and 0 · ∞ would make NaN of an infinite gamma.
+    if !statistics_given { offset += coefficients.base[i] * coefficients.gamma[i]; }
+    return real4(coefficients.shift[i], offset, coefficients.r[i] * coefficients.gamma[i], 0.0);
 }
 
 // For a row, whose record is (shift, base, r, 0): adds the record's last two words to the coefficients.

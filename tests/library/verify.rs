@@ -26,7 +26,9 @@ fn every_case() {
             true if takes_all() => (at + index).is_multiple_of(3),
             true => at.is_multiple_of(9) && case.operation().types.data == DType::F32,
             // Each adapter runs others.
-            false => takes_every_one() || (at + 8 * index).is_multiple_of(24),
+            false => {
+                takes_every_one() || (at + 8 * index).is_multiple_of(if whole { 24 } else { 72 })
+            }
         };
         let listed = cases.iter().enumerate();
         let taken = listed.filter(|(at, case)| is_taken(*at, case));
