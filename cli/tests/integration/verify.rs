@@ -83,7 +83,10 @@ fn what_cannot_run_is_counted() {
     let table = stdout(&output);
     assert!(table.contains("nothing was run"), "{table}");
     assert!(table.contains("1 not supported"), "{table}");
-    assert!(table.contains("it is not one of layer and RMS norm's"), "{table}");
+    assert!(
+        table.contains("it is not one of layer and RMS norm's"),
+        "{table}"
+    );
 }
 
 #[test]
