@@ -91,7 +91,7 @@ pub(crate) fn check_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(), Er
     let rank = shape.len();
     check_rank("src", 1..=MAX_RANK, rank)?;
     elements("src", shape)?;
-    match first_row_axis(rank, begin_norm_axis) {
+    match axis_from_start(rank, begin_norm_axis) {
         Some(_) => Ok(()),
         None => Err(Error::argument(
             "begin_norm_axis",
@@ -102,12 +102,32 @@ pub(crate) fn check_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(), Er
 }
 
 /// Converts an axis that may count from the end to one that counts from the start; none if there is no such axis.
-pub(crate) fn first_row_axis(rank: usize, axis: i64) -> Option<usize> {
+pub(crate) fn axis_from_start(rank: usize, axis: i64) -> Option<usize> {
     let axis = match axis {
         axis if axis < 0 => axis.checked_add(rank as i64)?,
         axis => axis,
     };
     usize::try_from(axis).ok().filter(|&axis| axis < rank)
+}
+
+/// An error unless these are some different axes of a shape of this rank.
+pub(crate) fn check_axes(argument: &'static str, rank: usize, axes: &[i64]) -> Result<(), Error> {
+    let refused = |expected: String, got: i64| Err(Error::argument(argument, expected, got));
+    let mut found = [false; MAX_RANK];
+    for &axis in axes {
+        let place = axis_from_start(rank, axis).and_then(|axis| found.get_mut(axis));
+        match place {
+            None => {
+                return refused(
+                    format!("axes from -{rank} to {}", rank.saturating_sub(1)),
+                    axis,
+                );
+            }
+            Some(true) => return refused("each axis once".to_owned(), axis),
+            Some(place) => *place = true,
+        }
+    }
+    Ok(())
 }
 
 /// An error if an argument does not have the number of elements that the shape requires.
@@ -138,6 +158,17 @@ mod tests {
         }
         let ranks = [vec![], vec![1; 9]];
         assert!(ranks.iter().all(|s| check_rows(s, 0).is_err()));
+    }
+
+    #[test]
+    fn refuses_axes() {
+        for axes in [&[][..], &[0], &[1, -3], &[-1, 1, 0]] {
+            assert_eq!(check_axes("axes", 3, axes), Ok(()), "{axes:?}");
+        }
+        for axes in [&[3][..], &[-4], &[i64::MIN], &[1, -2], &[0, 1, 0]] {
+            let error = check_axes("axes", 3, axes);
+            assert!(matches!(error, Err(Error::Argument { .. })), "{axes:?}");
+        }
     }
 
     #[test]

@@ -123,6 +123,14 @@ pub fn axis(text: &str) -> Result<i64, Wanted> {
     read(text, |_| true, "an integer")
 }
 
+/// Parses a set of axes; it may be empty.
+pub fn axes(text: &str) -> Result<Vec<i64>, Wanted> {
+    let axes = text.split(',').map(str::trim);
+    let axes = axes.filter(|_| !text.trim().is_empty()).map(axis);
+    axes.collect::<Result<_, _>>()
+        .map_err(|_| Wanted("integers, separated by commas"))
+}
+
 fn read<T: FromStr>(
     text: &str,
     fits: impl Fn(&T) -> bool,

@@ -82,7 +82,7 @@ impl BatchNorm {
     pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
         let Running { mean, variance } = &self.running;
         let shape = self.shape(src);
-        let args = InferenceArgs::new(&shape, src, mean, variance);
+        let args = InferenceArgs::new(&shape, src, (mean, variance));
         let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.infer(args).await
     }

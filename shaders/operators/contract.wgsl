@@ -4,8 +4,9 @@
 // Made for each kernel from the body's entry in src/kernels/bodies.rs:
 // * struct Inputs, struct Outputs: a real4 for each tensor that the body reads, or writes, element by element.
 //   src/kernels/streams.rs makes the functions that load and store them.
-// * statistics_given: the body reads statistics. of_groups: channels share statistics with others. residual_after: a
-//   residual is added to the layer's output. gamma_ignored: gamma matters only to the activation.
+// * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
+//   with others. residual_after: a residual is added to the layer's output. gamma_ignored: gamma matters only to the
+//   activation.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
 // * in_blocks, block_vectors, block_rows: whether elements are added in blocks, and how many vectors or rows a block

@@ -6,6 +6,7 @@
 // so that plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ,
 // M2) with mean = shift + δ and variance = M2 / count, and merge by Chan's formula. A merge keeps the shift that is
 // nearer to the merged mean.
+// Where elements are not `centered`, shift and δ are 0, and M2 / count is the mean of squares.
 
 #import records, activation, inverse_deviation
 
@@ -37,6 +38,9 @@ alias Total = real4;
 // Loads statistics where they are given; otherwise nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4()); }
+    if !centered {
+        return Coefficients(real4(), real4(), inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
+    }
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
     return Coefficients(load_mean(vec4_index), real4(), r, real4(1.0), real4());
 }
@@ -170,6 +174,7 @@ struct Block {
 }
 
 fn begin(first: Inputs) -> Block {
+    if !centered { return Block(); }
     return Block(element_of(first, Coefficients()).x, real4(), real4(), real4());
 }
 
@@ -180,6 +185,7 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
 }
 
 fn end_block(sums: Accumulator, block: Block) -> Accumulator {
+    if !centered { return merge(sums, Accumulator(block.count, real4(), real4(), block.e2)); }
     let mean = block.e / max(block.count, real4(1.0));
     // Only rounding makes this negative. Drivers turn NaN into 0 in `max` with 0, and in `select`.
     let m2 = abs(block.e2 - block.e * mean);
@@ -201,6 +207,10 @@ fn accumulator_of(words: Words) -> Accumulator {
 // Writes mean and biased variance of the first `count` of four channels, and updates running statistics, except those
 // of channels without elements.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+    if !centered {
+        store_first_mean_square(vec4_index, nan_unless_finite(sums.m2) / max(sums.count, real4(1.0)), count);
+        return;
+    }
     let mean = sums.shift + sums.delta;
     store_first_mean(vec4_index, mean, count);
     let m2 = nan_unless_finite(sums.m2);

@@ -2,7 +2,7 @@
 // layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
-// share a mean.
+// share a mean. Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
 
 #import records, activation, inverse_deviation
 
@@ -33,6 +33,10 @@ alias Total = real2;
 
 // Loads mean and r = 1 / sqrt(variance + epsilon) of four channels from tensors, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    if !centered {
+        let r = inverse_deviation(load_mean_square(vec4_index), epsilon);
+        return Coefficients(real4(), r, real4(1.0), real4(), real4(), real4());
+    }
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
     return Coefficients(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
 }
@@ -122,7 +126,9 @@ fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
 // Derives the records of channels that share statistics with others: a channel's own sums, then the means of its
 // group's.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
-    return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
+    let b = group.d_xhat * scalars.inverse_count;
+    if !centered { return Words(own.d, own.d_xhat, real4(), b); }
+    return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, b);
 }
 
 fn words_of_total(record: Total) -> real4 {

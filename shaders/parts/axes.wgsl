@@ -1,32 +1,32 @@
-// Indices for parameters that vary along axes that do not fold to (outer, channels, inner). There are up to 8 leading
-// axes. `join_axes` makes the row-major index over all of them from an index over the axes that are kept, along which
-// the parameters vary, and one over those that are reduced; `kept_index` goes back to the former. Axis a has `axis…a`
-// indices (1 where there is no such axis) and is kept if bit a of `kept_axes` is set.
+// Indices over up to 8 axes. `join_axes` makes the row-major index over all of them from an index over those that are
+// kept and one over the others; `kept_index` goes back to the former. Axis a has `axis…a` indices (1 where there is no
+// such axis) and is kept if bit a of the argument `axes` is set. For a tensor whose channels do not fold to (outer, channels, inner)
+// these are its leading axes, and `kept_axes` are those along which channels vary.
 
 struct Digits {
+    axes: u32, // the kept ones
     index: u32,
     index_stride: u32,
     kept: u32,
     kept_stride: u32,
-    reduced: u32,
+    rest: u32,
 }
 
 fn join_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
     var digit = 0u;
-    if ((uniforms.kept_axes >> axis) & 1u) == 1u {
+    if (((*digits).axes >> axis) & 1u) == 1u {
         digit = (*digits).kept % size;
         (*digits).kept /= size;
     } else {
-        digit = (*digits).reduced % size;
-        (*digits).reduced /= size;
+        digit = (*digits).rest % size;
+        (*digits).rest /= size;
     }
     (*digits).index += digit * (*digits).index_stride;
     (*digits).index_stride *= size;
 }
 
-// The index over all leading axes.
-fn join_axes(kept: u32, reduced: u32) -> u32 {
-    var digits = Digits(0u, 1u, kept, 1u, reduced);
+fn join_axes(axes: u32, kept: u32, rest: u32) -> u32 {
+    var digits = Digits(axes, 0u, 1u, kept, 1u, rest);
     join_axis(&digits, 7u, uniforms.axis7);
     join_axis(&digits, 6u, uniforms.axis6);
     join_axis(&digits, 5u, uniforms.axis5);
@@ -39,16 +39,15 @@ fn join_axes(kept: u32, reduced: u32) -> u32 {
 }
 
 fn keep_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
-    if ((uniforms.kept_axes >> axis) & 1u) == 1u {
+    if (((*digits).axes >> axis) & 1u) == 1u {
         (*digits).kept += (*digits).index % size * (*digits).kept_stride;
         (*digits).kept_stride *= size;
     }
     (*digits).index /= size;
 }
 
-// The kept part of an index over all leading axes.
-fn kept_index(index: u32) -> u32 {
-    var digits = Digits(index, 1u, 0u, 1u, 0u);
+fn kept_index(axes: u32, index: u32) -> u32 {
+    var digits = Digits(axes, index, 1u, 0u, 1u, 0u);
     keep_axis(&digits, 7u, uniforms.axis7);
     keep_axis(&digits, 6u, uniforms.axis6);
     keep_axis(&digits, 5u, uniforms.axis5);

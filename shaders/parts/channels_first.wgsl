@@ -5,12 +5,12 @@
 #import axes
 
 fn plane_of(n: u32, channel: u32) -> u32 {
-    if general { return join_axes(channel, n); }
+    if general { return join_axes(uniforms.kept_axes, channel, n); }
     return n * uniforms.channels + channel;
 }
 
 fn channel_of(plane: u32) -> u32 {
-    if general { return kept_index(plane); }
+    if general { return kept_index(uniforms.kept_axes, plane); }
     return plane % uniforms.channels;
 }
 

@@ -63,5 +63,5 @@ fn store_in_row(row_start: u32, first: u32, p: u32, outputs: VectorOutputs) {
 fn row_of(batch: u32, row: u32) -> u32 {
     if !general { return row; }
     if in_one_piece { return batch * uniforms.rows + row; }
-    return join_axes(batch, row);
+    return join_axes(uniforms.kept_axes, batch, row);
 }

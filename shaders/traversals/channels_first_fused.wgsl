@@ -13,14 +13,14 @@
 // `group_channels` channels: a channel's elements need its group's sums, which are combined after a barrier. The
 // channels' own sums go to workspace[sums + c], from which finish.wgsl derives the other results.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation),
+// Bindings of a gradient: src, diff_dst, mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0, with an activation),
 // mask read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional)
 // written. For groups workspace (optional) takes the place of these two.
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
-// (optional) read and written; dst, mean, variance written. For groups workspace takes the place of statistics.
+// (optional) read and written; dst, mean, variance written. For groups workspace takes the place of these statistics.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
-#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel
+#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel, grouped_channels
 
 var<workgroup> scratch: array<Total, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of channels
@@ -46,7 +46,7 @@ fn channels_first_fused(
     // of the next loop for divergent.
     if local < uniforms.tile_channels {
         let channel = min(first + local, uniforms.channels - 1u);
-        stats[local] = record_of_channel(channel, uniforms.epsilon);
+        stats[local] = record_of_channel(statistic_of(channel), parameter_of(channel), uniforms.epsilon);
     }
     workgroupBarrier();
 

@@ -1,5 +1,4 @@
-// Combines the sums of channels that share statistics: groups of `group_channels` neighbouring channels, of all
-// samples. The sums of channel c are workspace[sums + c]. They are replaced by the record that the elementwise pass
+// Combines the sums of channels that share statistics: groups of `group_channels` channels, of all samples. The sums of channel c are workspace[sums + c]. They are replaced by the record that the elementwise pass
 // needs:
 // * for a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means
 //   of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
@@ -12,6 +11,7 @@
 // Moves a record of each channel in, two for a gradient, and one out.
 
 #import tiles, body, params, records, scalars, one_channel
+#import mixed_channels if mixed, grouped_channels if not mixed
 
 var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
@@ -22,15 +22,14 @@ fn combine_groups(
 ) {
     let vec4_index = tile_of(workgroup) * (workgroup_size / threads) + local / threads;
     // Past the last group, the last one stands in.
-    let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.groups - 1u));
-    let first = group * uniforms.group_channels;
+    let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.statistics - 1u));
 
     // In two tiers, for the reason that finish.wgsl gives for its three.
     var total = Accumulator();
     var some = Accumulator();
     var count_added = 0u;
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
-        let channel = first + vec4(k);
+        let channel = channels_of(group, k);
         some = merge(some, weigh(own_sums(channel), coefficients_at(channel)));
         count_added++;
         if count_added % 32u == 0u {
@@ -52,16 +51,26 @@ fn combine_groups(
         storageBarrier(); // all sums are read before they are replaced
         total = shared_sums[local - local % threads];
     }
-    if 4u * vec4_index >= uniforms.groups { return; }
+    if 4u * vec4_index >= uniforms.statistics { return; }
 
-    let count = min(4u, uniforms.groups - 4u * vec4_index);
+    let count = min(4u, uniforms.statistics - 4u * vec4_index);
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
-        let channel = first + vec4(k);
+        let channel = channels_of(group, k);
         let words = derived_of_group(coefficients_at(channel), own_sums(channel), total, scalars());
         for (var i = 0u; i < count; i++) {
             store_workspace(uniforms.sums + channel[i], real4(words.x[i], words.y[i], words.z[i], words.w[i]));
         }
     }
+}
+
+// Channel k of each of four groups.
+fn channels_of(group: vec4<u32>, k: u32) -> vec4<u32> {
+    return vec4(
+        channel_of_statistic(group.x, k),
+        channel_of_statistic(group.y, k),
+        channel_of_statistic(group.z, k),
+        channel_of_statistic(group.w, k),
+    );
 }
 
 fn own_sums(channel: vec4<u32>) -> Accumulator {
@@ -72,10 +81,10 @@ fn own_sums(channel: vec4<u32>) -> Accumulator {
 fn coefficients_at(channel: vec4<u32>) -> Coefficients {
     if statistics_given { return coefficients_of(load_records(vec4(uniforms.stats) + channel)); }
     let params = params_side_by_side(
-        params_of(channel.x),
-        params_of(channel.y),
-        params_of(channel.z),
-        params_of(channel.w),
+        params_of(parameter_of(channel.x)),
+        params_of(parameter_of(channel.y)),
+        params_of(parameter_of(channel.z)),
+        params_of(parameter_of(channel.w)),
     );
     return with_params(statistics_of(0u, uniforms.epsilon), params);
 }

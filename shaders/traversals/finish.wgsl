@@ -14,15 +14,17 @@
 // Where there are very many partial sums, they are first added up to subtotals (`to_subtotals`): subtotal s of four
 // channels goes to workspace[subtotals + 2 · (s · vec4s + vec4)] and the next record, or is `added` to the subtotal
 // that is there. Statistics need four records.
-// Partial sum p of channel c is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
-// record (`paired`), it is half of workspace[partials + c / 2 + p · partial_stride].
+// Partial sum p of channel c is a record of the workspace from `partials` on, which partials_of_splits.wgsl finds; where
+// two channels share a record (`paired`), it is half of workspace[partials + c / 2 + p · partial_stride].
+//
+// Where channels that share statistics or parameters are `mixed` with others, partials_of_channels.wgsl finds them.
 //
 // Bindings: gamma (optional: 1), beta (optional: 0) for a forward pass over channels read; running_mean,
 // running_variance (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta,
 // mean, variance, mean_square (optional) written.
 // Moves the partial sums in, 2 C elements out, or 2 C for each subtotal.
 
-#import tiles, body, records, scalars
+#import tiles, body, records, scalars, partials_of_channels if mixed, partials_of_splits if not mixed
 
 var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
@@ -43,7 +45,6 @@ fn finish(
     if !from_sums {
         // In three tiers, so that rounding errors of one sign do not pile up in a channel of millions of equal
         // terms: 32 partial sums, 32 such sums, and all of those.
-        let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
         let first_pair = uniforms.partials + 2u * min(vec4_index, vec4s - 1u);
         var some = Accumulator();
         var many = Accumulator();
@@ -55,7 +56,7 @@ fn finish(
                 let index = first_pair + partial * uniforms.partial_stride;
                 some = merge(some, accumulator_of_pairs(load_workspace(index), load_workspace(index + 1u)));
             } else {
-                some = merge(some, accumulator_of(load_records(first + vec4(offset_of(partial)))));
+                some = merge(some, accumulator_of(load_records(vec4(uniforms.partials) + records_of(channel, partial))));
             }
             count_added++;
             if count_added % 32u == 0u {
@@ -154,12 +155,4 @@ fn received(channel: vec4<u32>, shard: u32) -> Accumulator {
 
 fn load_four_sums(index: vec4<u32>) -> real4 {
     return real4(load_of_sums(index.x), load_of_sums(index.y), load_of_sums(index.z), load_of_sums(index.w));
-}
-
-fn offset_of(partial: u32) -> u32 {
-    if plain { return partial * uniforms.partial_stride; }
-    let split_partials = uniforms.repeats * uniforms.inner;
-    let split = partial / split_partials;
-    let k = partial % split_partials / uniforms.inner;
-    return split * uniforms.partial_stride + k * uniforms.channels * uniforms.inner + partial % uniforms.inner;
 }

@@ -79,7 +79,7 @@ fn channels_of(index: u32) -> vec4<u32> {
 // An element's channel, with general axes. A row has `inner` elements: those of a plane, or, if `keeps_last`, one of
 // each of `inner` channels.
 fn channel_along_axes(element: u32) -> u32 {
-    let row = kept_index(element / uniforms.inner);
+    let row = kept_index(uniforms.kept_axes, element / uniforms.inner);
     if keeps_last { return row * uniforms.inner + element % uniforms.inner; }
     return row;
 }

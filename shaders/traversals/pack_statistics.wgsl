@@ -4,11 +4,12 @@
 // tensors, a second dispatch adds gamma and beta to the records (`again`).
 // Group norm's channels are those of all samples, each with the statistics of its group (`of_groups`).
 //
-// Bindings: mean, variance (for RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written,
+// Bindings: mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written,
 // and `again` read.
 // Moves up to 4 C elements in, 4 C out.
 
 #import tiles, body, params, records, one_channel
+#import mixed_channels if mixed, grouped_channels if not mixed
 
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(
@@ -22,10 +23,10 @@ fn pack_statistics(
     if of_groups {
         for (var i = 0u; i < count; i++) {
             let channel = 4u * vec4_index + i;
-            var record = record_of_channel(channel, uniforms.epsilon);
+            var record = record_of_channel(statistic_of(channel), parameter_of(channel), uniforms.epsilon);
             if again {
                 let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
-                record = record_of_coefficients(with_params(coefficients, params_of(channel)), 0u);
+                record = record_of_coefficients(with_params(coefficients, params_of(parameter_of(channel))), 0u);
             }
             store_workspace(uniforms.stats + channel, record);
         }

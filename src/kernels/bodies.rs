@@ -28,6 +28,10 @@ pub(crate) enum Body {
     GroupForward,
     /// Group norm forward, by given statistics.
     GroupInference,
+    /// These three without a mean: the statistic is the mean of squares.
+    GroupRmsGradient,
+    GroupRmsForward,
+    GroupRmsInference,
 }
 
 /// A body's description.
@@ -83,10 +87,11 @@ impl Entry {
 }
 
 const MEAN_AND_VARIANCE: &[Tensor] = &[Tensor::Mean, Tensor::Variance];
+const MEAN_SQUARE: &[Tensor] = &[Tensor::MeanSquare];
 
 impl Body {
     #[cfg(test)]
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Gradient,
         Self::RmsGradient,
         Self::Forward,
@@ -96,16 +101,24 @@ impl Body {
         Self::GroupGradient,
         Self::GroupForward,
         Self::GroupInference,
+        Self::GroupRmsGradient,
+        Self::GroupRmsForward,
+        Self::GroupRmsInference,
     ];
 
     /// The body of a pass of a norm.
     pub fn of(norm: &Norm, pass: Pass) -> Self {
         let [forward, inference, gradient] = match norm {
             Norm::Batch(_) => [Self::Forward, Self::Inference, Self::Gradient],
-            Norm::Group { .. } | Norm::Instance { .. } => [
+            Norm::Group { .. } | Norm::Instance { .. } | Norm::Axes { centered: true, .. } => [
                 Self::GroupForward,
                 Self::GroupInference,
                 Self::GroupGradient,
+            ],
+            Norm::Axes { .. } => [
+                Self::GroupRmsForward,
+                Self::GroupRmsInference,
+                Self::GroupRmsGradient,
             ],
             // These normalize by the statistics of src in inference, too, as in a forward pass.
             Norm::Layer { .. } => [Self::Forward, Self::Forward, Self::Gradient],
@@ -131,7 +144,7 @@ impl Body {
             Self::RmsGradient => Entry {
                 name: "rms_gradient",
                 file: file!("operators/rms_gradient"),
-                statistics: &[Tensor::MeanSquare],
+                statistics: MEAN_SQUARE,
                 ..Entry::GRADIENT
             },
             Self::Forward => Entry {
@@ -188,6 +201,21 @@ impl Body {
             Self::GroupInference => Entry {
                 name: "group_inference",
                 ..Self::Inference.entry()
+            },
+            Self::GroupRmsGradient => Entry {
+                name: "group_rms_gradient",
+                statistics: MEAN_SQUARE,
+                ..Self::GroupGradient.entry()
+            },
+            Self::GroupRmsForward => Entry {
+                name: "group_rms_forward",
+                writes: &[Tensor::Mask, Tensor::MeanSquare],
+                ..Self::GroupForward.entry()
+            },
+            Self::GroupRmsInference => Entry {
+                name: "group_rms_inference",
+                statistics: MEAN_SQUARE,
+                ..Self::GroupInference.entry()
             },
         }
     }
@@ -256,7 +284,7 @@ impl Body {
     }
 
     /// The constants that its text reads.
-    pub(super) fn constants(self) -> [(&'static str, Constant); 7] {
+    pub(super) fn constants(self) -> [(&'static str, Constant); 8] {
         let entry = self.entry();
         [
             (
@@ -264,6 +292,10 @@ impl Body {
                 Constant::Flag(!entry.statistics.is_empty()),
             ),
             ("of_groups", Constant::Flag(self.of_groups())),
+            (
+                "centered",
+                Constant::Flag(!self.reads(Tensor::MeanSquare) && !self.writes(Tensor::MeanSquare)),
+            ),
             ("paired_records", Constant::Flag(entry.pairs)),
             ("row_reductions", Constant::Size(entry.row_reductions)),
             ("in_blocks", Constant::Flag(entry.block_vectors > 1)),
@@ -281,7 +313,12 @@ impl Body {
     pub const fn of_groups(self) -> bool {
         matches!(
             self,
-            Self::GroupGradient | Self::GroupForward | Self::GroupInference
+            Self::GroupGradient
+                | Self::GroupForward
+                | Self::GroupInference
+                | Self::GroupRmsGradient
+                | Self::GroupRmsForward
+                | Self::GroupRmsInference
         )
     }
 
@@ -313,7 +350,7 @@ impl Body {
                     | RowsApply
                     | Finish
             ),
-            Self::GroupGradient => matches!(
+            Self::GroupGradient | Self::GroupRmsGradient => matches!(
                 kernel,
                 PackStatistics
                     | ChannelsFirstReduce
@@ -324,7 +361,7 @@ impl Body {
                     | CombineGroups
                     | Finish
             ),
-            Self::GroupForward => matches!(
+            Self::GroupForward | Self::GroupRmsForward => matches!(
                 kernel,
                 ChannelsFirstReduce
                     | ChannelsFirstApply
@@ -335,7 +372,7 @@ impl Body {
                     | FlatApply
                     | Finish
             ),
-            Self::Inference | Self::GroupInference => matches!(
+            Self::Inference | Self::GroupInference | Self::GroupRmsInference => matches!(
                 kernel,
                 PackStatistics | ChannelsFirstApply | ChannelsLastApply
             ),

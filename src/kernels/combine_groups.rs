@@ -2,23 +2,21 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::shared_uniforms::Scalars;
+use super::shared_uniforms::{GroupSizes, Scalars};
 use super::{Body, Describe, Entry, Kernel, tree};
 
 constants! {
     struct CombineGroups {
         /// Invocations that share four groups, a power of two.
         threads: u32,
+        /// Channels that share statistics or parameters are not side by side.
+        mixed: bool,
     }
 }
 
 uniforms! {
     struct CombineGroupsUniforms {
-        /// The groups of all samples.
-        groups: u32,
-        group_channels: u32,
-        /// Channels in a sample.
-        parameters: u32,
+        groups: GroupSizes,
         /// Workgroups along x.
         grid_width: u32,
         /// Where the channels' coefficients and their sums begin in the workspace.
@@ -36,13 +34,13 @@ impl Describe for CombineGroups {
     type Uniforms = CombineGroupsUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        let channels = uniforms.group_channels.div_ceil(self.threads.max(1));
+        let channels = uniforms.groups.group_channels.div_ceil(self.threads.max(1));
         u64::from(channels) * (2 + 4) + tree(self.threads)
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
-        u64::from(uniforms.group_channels)
+        u64::from(uniforms.groups.group_channels)
             .div_ceil(threads * TIER)
             .max(TIER)
     }

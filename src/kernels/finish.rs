@@ -2,13 +2,15 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::shared_uniforms::Scalars;
+use super::shared_uniforms::{AxisSizes, Scalars};
 use super::{Body, Describe, Entry, Kernel, tree};
 
 constants! {
     struct Finish {
         /// Invocations that share four channels, a power of two.
         threads: u32,
+        /// The partial sums are those of channels that share a result, and are not side by side.
+        mixed: bool,
         /// Partial sums are `partial_stride` apart.
         plain: bool,
         /// They are too, and come in whole vec4s, two channels to a record.
@@ -40,6 +42,9 @@ uniforms! {
         repeats: u32,
         /// and the columns of a channel that are side by side in it.
         inner: u32,
+        /// The axes of `mixed` channels, and which of these the results vary along.
+        axes: AxisSizes,
+        result_axes: u32,
         /// Workgroups along x.
         grid_width: u32,
         partials: u32,

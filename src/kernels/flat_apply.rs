@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::shared_uniforms::{AxisSizes, TileRange};
+use super::shared_uniforms::{GeneralSizes, TileRange};
 use super::{Body, Describe, Entry, Kernel};
 
 constants! {
@@ -26,7 +26,7 @@ uniforms! {
         range: TileRange,
         /// Where the records of channels begin in the workspace.
         stats: u32,
-        axes: AxisSizes,
+        axes: GeneralSizes,
     }
 }
 

@@ -116,7 +116,7 @@ pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
-    AxisSizes, ColumnTiles, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+    ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
 pub(crate) use source::{MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;

@@ -9,6 +9,8 @@ constants! {
     struct PackStatistics {
         /// The records are there, and lack only gamma and beta.
         again: bool,
+        /// Channels that share statistics or parameters are not side by side.
+        mixed: bool,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Uniforms that several kernels share.
 
 use super::describe::uniforms;
+use crate::geometry::MAX_RANK;
 
 uniforms! {
     /// A dispatch's tiles, and the window of the data that it binds.
@@ -30,7 +31,7 @@ uniforms! {
 }
 
 uniforms! {
-    /// General axes: their sizes, and bit a of `kept_axes` set if the parameters vary along axis a.
+    /// Sizes of up to 8 axes, 1 where there is none.
     struct AxisSizes {
         axis0: u32,
         axis1: u32,
@@ -40,6 +41,29 @@ uniforms! {
         axis5: u32,
         axis6: u32,
         axis7: u32,
+    }
+}
+
+impl From<[u32; MAX_RANK]> for AxisSizes {
+    fn from(sizes: [u32; MAX_RANK]) -> Self {
+        let [axis0, axis1, axis2, axis3, axis4, axis5, axis6, axis7] = sizes;
+        Self {
+            axis0,
+            axis1,
+            axis2,
+            axis3,
+            axis4,
+            axis5,
+            axis6,
+            axis7,
+        }
+    }
+}
+
+uniforms! {
+    /// General axes: their sizes, and bit a of `kept_axes` set if channels vary along axis a.
+    struct GeneralSizes {
+        axes: AxisSizes,
         kept_axes: u32,
     }
 }
@@ -52,6 +76,10 @@ uniforms! {
         /// The lengths of mean and variance, and of gamma and beta.
         statistics: u32,
         parameters: u32,
+        /// The axes of `mixed` channels, and which of these statistics and parameters vary along.
+        axes: AxisSizes,
+        statistics_axes: u32,
+        parameter_axes: u32,
     }
 }
 
@@ -62,6 +90,9 @@ impl GroupSizes {
             group_channels: 1,
             statistics: channels,
             parameters: channels,
+            axes: [1; MAX_RANK].into(),
+            statistics_axes: 0,
+            parameter_axes: 0,
         }
     }
 }
@@ -80,7 +111,7 @@ uniforms! {
         range: TileRange,
         /// Where the records of statistics begin in the workspace.
         stats: u32,
-        axes: AxisSizes,
+        axes: GeneralSizes,
     }
 }
 
@@ -106,7 +137,7 @@ uniforms! {
         /// Tiles along the rows of a batch.
         row_tiles: u32,
         stats: u32,
-        axes: AxisSizes,
+        axes: GeneralSizes,
     }
 }
 

@@ -238,32 +238,30 @@ impl<'a, S> From<&'a [S]> for SavedRef<'a, S> {
 ///
 /// let (src, beta) = (vec![1.0_f32; 6], vec![2.0_f32; 3]);
 /// let (mean, variance) = ([0.5, 1.0, 1.5], [1.0, 1.0, 1.0]);
-/// let args = InferenceArgs::new(&[2, 3], &src, &mean, &variance).params(None, Some(&beta));
+/// let args = InferenceArgs::new(&[2, 3], &src, (&mean, &variance)).params(None, Some(&beta));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InferenceArgs<'a, T: Element, P = T> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
-    pub(crate) mean: &'a [T::Sum],
-    pub(crate) variance: &'a [T::Sum],
+    pub(crate) statistics: SavedRef<'a, T::Sum>,
     pub(crate) gamma: Option<&'a [P]>,
     pub(crate) beta: Option<&'a [P]>,
     pub(crate) residual: Option<&'a [T]>,
 }
 
 impl<'a, T: Element> InferenceArgs<'a, T> {
-    /// Arguments with the layer's input, mean and variance; for batch norm, the running mean and variance.
-    pub const fn new(
+    /// Arguments with the layer's input and its statistics, `(&mean, &variance)`; for batch norm, the running mean and
+    /// variance.
+    pub fn new(
         shape: &'a [usize],
         src: &'a [T],
-        mean: &'a [T::Sum],
-        variance: &'a [T::Sum],
+        statistics: impl Into<SavedRef<'a, T::Sum>>,
     ) -> Self {
         Self {
             shape,
             src,
-            mean,
-            variance,
+            statistics: statistics.into(),
             gamma: None,
             beta: None,
             residual: None,
@@ -282,8 +280,7 @@ impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
         InferenceArgs {
             shape: self.shape,
             src: self.src,
-            mean: self.mean,
-            variance: self.variance,
+            statistics: self.statistics,
             gamma,
             beta,
             residual: self.residual,

@@ -160,7 +160,7 @@ layer! {
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![2.0]));
     ///
-    /// let args = InferenceArgs::new(&shape, &src, &mean, &variance).params(gamma, beta);
+    /// let args = InferenceArgs::new(&shape, &src, (&mean, &variance)).params(gamma, beta);
     /// let dst = layer.infer(args).await?;
     /// assert_eq!(dst.len(), 4);
     /// # Ok::<(), Error>(()) }).unwrap();

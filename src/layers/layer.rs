@@ -73,10 +73,13 @@ impl Layer {
         let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = self.residual(args.residual.is_some());
         let operation = self.operation::<T, P>(Pass::Inference, args.shape, params, residual);
-        Call::new(operation, args.src)
+        let mut call = Call::new(operation, args.src)
             .params(args.gamma, args.beta)
-            .with(Tensor::Residual, args.residual)
-            .statistics(Some(args.mean), Some(args.variance))
+            .with(Tensor::Residual, args.residual);
+        for &tensor in self.norm.statistics() {
+            call = call.with(tensor, args.statistics.statistic(tensor));
+        }
+        call
     }
 
     /// Also checks the length of a beta on which no result depends.

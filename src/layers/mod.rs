@@ -1,6 +1,7 @@
 //! The layers, called on tensors in host memory.
 
 mod args;
+mod axes_norm;
 mod batch_norm;
 mod group_norm;
 mod instance_norm;
@@ -11,6 +12,7 @@ mod rms_norm;
 pub use args::{
     BackwardArgs, ForwardArgs, InferenceArgs, Output, RunningStatistics, Saved, SavedRef,
 };
+pub use axes_norm::{AxesNormOptions, GpuAxesNorm};
 pub use batch_norm::{BatchNormOptions, GpuBatchNorm};
 pub use group_norm::{GpuGroupNorm, GroupNormOptions};
 pub use instance_norm::{GpuInstanceNorm, InstanceNormOptions};

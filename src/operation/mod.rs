@@ -129,6 +129,7 @@ impl Operation {
     /// | instance norm | X | C |
     /// | group norm | C/G, X | G, C/G |
     /// | layer, RMS norm | trailing axes | the same |
+    /// | axes norm | any | any |
     ///
     /// ```
     /// use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation};
@@ -213,7 +214,10 @@ impl Operation {
                 forward.running.is_some()
             }
             (Tensor::DiffGamma | Tensor::DiffBeta, Pass::Backward(backward)) => {
-                let computed = self.gamma || !self.norm.is_over_rows();
+                let computed = match &self.norm {
+                    Norm::Axes { .. } => self.gamma || self.beta,
+                    norm => self.gamma || !norm.is_over_rows(),
+                };
                 computed && backward.param_grads == ParamGrads::Both
             }
             (tensor, Pass::Forward(forward)) if is_written && tensor.is_statistic() => {
@@ -245,6 +249,7 @@ impl Operation {
         let types = self.types;
         let (shape, dtype, ranks) = if tensor.is_param() {
             let ranks = match access {
+                _ if self.norm.has_params_of_samples(&self.shape) => Ranks::Split,
                 Access::In => Ranks::Same,
                 _ => Ranks::Added,
             };

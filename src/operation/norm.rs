@@ -34,6 +34,17 @@ pub enum Norm {
         /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end.
         begin_axis: i64,
     },
+    /// Norm over any axes, with parameters along any axes. Both are sets of axes from −rank to rank − 1; a negative
+    /// axis counts from the end.
+    Axes {
+        /// The axes that the statistics are taken over, at least one.
+        axes: Vec<i64>,
+        /// The axes that gamma and beta vary along; along none, each is a single number.
+        param_axes: Vec<i64>,
+        /// Whether elements are centered: mean and variance are the statistics. If not, the mean of squares is, as in
+        /// RMS norm.
+        centered: bool,
+    },
 }
 
 /// An axis of src; axes are listed from the outermost on. Group norm's channel axis counts as two: the groups, and the
@@ -68,13 +79,27 @@ fn channel_axis(rank: usize, format: DataFormat) -> usize {
     }
 }
 
+/// Whether an axis, counted from 0, is one of these, which may count from the end.
+fn is_among(axes: &[i64], rank: usize, axis: usize) -> bool {
+    let mut counted = axes
+        .iter()
+        .map(|&axis| geometry::axis_from_start(rank, axis));
+    counted.any(|one| one == Some(axis))
+}
+
+/// The sizes of some axes.
+fn sizes_where(shape: &[usize], is_one: impl Fn(usize) -> bool) -> Vec<usize> {
+    let sizes = shape.iter().enumerate().filter(|(at, _)| is_one(*at));
+    sizes.map(|(_, &size)| size).collect()
+}
+
 impl Norm {
     /// Batch norm of channels along one axis.
     pub const fn batch(format: DataFormat) -> Self {
         Self::Batch(Channels::Axis(format))
     }
 
-    /// Its name: `batch_norm`, `group_norm`, `instance_norm`, `layer_norm` or `rms_norm`.
+    /// Its name: `batch_norm`, `group_norm`, `instance_norm`, `layer_norm`, `rms_norm` or `axes_norm`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Batch(_) => "batch_norm",
@@ -82,23 +107,37 @@ impl Norm {
             Self::Instance { .. } => "instance_norm",
             Self::Layer { .. } => "layer_norm",
             Self::Rms { .. } => "rms_norm",
+            Self::Axes { .. } => "axes_norm",
         }
     }
 
-    /// The unit that has its own statistics: `channel`, `group` or `row`.
+    /// The unit that has its own statistics: `channel`, `group`, `row` or `set`.
     pub const fn unit(&self) -> &'static str {
         match self {
             Self::Batch(_) | Self::Instance { .. } => "channel",
             Self::Group { .. } => "group",
             Self::Layer { .. } | Self::Rms { .. } => "row",
+            Self::Axes { .. } => "set",
         }
+    }
+
+    /// Whether the mean is subtracted. If not, the statistic is the mean of squares.
+    pub const fn is_centered(&self) -> bool {
+        !matches!(
+            self,
+            Self::Rms { .. }
+                | Self::Axes {
+                    centered: false,
+                    ..
+                }
+        )
     }
 
     /// Its statistics.
     pub const fn statistics(&self) -> &'static [Tensor] {
-        match self {
-            Self::Rms { .. } => &[Tensor::MeanSquare],
-            _ => &[Tensor::Mean, Tensor::Variance],
+        match self.is_centered() {
+            true => &[Tensor::Mean, Tensor::Variance],
+            false => &[Tensor::MeanSquare],
         }
     }
 
@@ -106,7 +145,7 @@ impl Norm {
     pub const fn begin_axis(&self) -> Option<i64> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(*begin_axis),
-            Self::Batch(_) | Self::Group { .. } | Self::Instance { .. } => None,
+            _ => None,
         }
     }
 
@@ -114,7 +153,7 @@ impl Norm {
     pub const fn begin_axis_mut(&mut self) -> Option<&mut i64> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(begin_axis),
-            Self::Batch(_) | Self::Group { .. } | Self::Instance { .. } => None,
+            _ => None,
         }
     }
 
@@ -134,6 +173,15 @@ impl Norm {
             Self::Batch(_) => false,
             Self::Group { .. } | Self::Instance { .. } => true,
             Self::Layer { .. } | Self::Rms { .. } => self.rows(shape).is_none_or(|axis| axis > 0),
+            Self::Axes { axes, .. } => !is_among(axes, shape.len(), 0),
+        }
+    }
+
+    /// Whether each sample has parameters of its own.
+    pub(crate) fn has_params_of_samples(&self, shape: &[usize]) -> bool {
+        match self {
+            Self::Axes { param_axes, .. } => is_among(param_axes, shape.len(), 0),
+            _ => false,
         }
     }
 
@@ -162,13 +210,25 @@ impl Norm {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
                 geometry::check_rows(shape, *begin_axis)
             }
+            Self::Axes {
+                axes, param_axes, ..
+            } => {
+                geometry::check_rank("src", 1..=geometry::MAX_RANK, shape.len())?;
+                geometry::elements("src", shape)?;
+                if axes.is_empty() {
+                    let expected = "at least one axis, over which the statistics are taken";
+                    return Err(Error::argument("axes", expected, "none"));
+                }
+                geometry::check_axes("axes", shape.len(), axes)?;
+                geometry::check_axes("param_axes", shape.len(), param_axes)
+            }
         }
     }
 
     /// The first axis of rows, counted from 0.
     fn rows(&self, shape: &[usize]) -> Option<usize> {
         let begin_axis = self.begin_axis()?;
-        geometry::first_row_axis(shape.len(), begin_axis)
+        geometry::axis_from_start(shape.len(), begin_axis)
     }
 
     /// The shape of the statistics, for src of a checked shape.
@@ -183,6 +243,7 @@ impl Norm {
                 let rows = self.rows(shape).and_then(|axis| shape.get(..axis));
                 rows.unwrap_or_default().to_vec()
             }
+            Self::Axes { axes, .. } => sizes_where(shape, |at| !is_among(axes, shape.len(), at)),
         }
     }
 
@@ -190,6 +251,9 @@ impl Norm {
     pub(crate) fn params_shape(&self, shape: &[usize]) -> Vec<usize> {
         match self {
             Self::Batch(Channels::Broadcast(params)) => params.clone(),
+            Self::Axes { param_axes, .. } => {
+                sizes_where(shape, |at| is_among(param_axes, shape.len(), at))
+            }
             Self::Batch(Channels::Axis(format))
             | Self::Group { format, .. }
             | Self::Instance { format } => {
@@ -236,6 +300,14 @@ impl Norm {
                 let rows = self.rows(shape).unwrap_or(0);
                 sizes
                     .map(|(at, size)| one(size, at >= rows, at >= rows))
+                    .collect()
+            }
+            Self::Axes {
+                axes, param_axes, ..
+            } => {
+                let is_one = |set: &[i64], at| is_among(set, shape.len(), at);
+                sizes
+                    .map(|(at, size)| one(size, is_one(axes, at), is_one(param_axes, at)))
                     .collect()
             }
         }

@@ -70,7 +70,7 @@ pub struct Backward {
     /// Whether the gradient flows through the statistics. For batch norm they may be constants.
     pub through: Through,
     /// Which parameter gradients are computed. Without gamma, batch, group and instance norm still compute both, but
-    /// layer and RMS norm compute none.
+    /// layer and RMS norm compute none. Axes norm computes none without gamma and beta.
     pub param_grads: ParamGrads,
 }
 

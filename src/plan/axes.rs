@@ -89,7 +89,7 @@ impl Layout {
     }
 }
 
-/// Channels of samples, of which neighbouring ones share statistics in groups.
+/// Channels of samples, of which some share statistics in groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Groups {
     /// The layout in which the channels of all samples are the channels.
@@ -99,6 +99,27 @@ pub(crate) struct Groups {
     pub group_channels: u32,
     /// The number of groups of all samples.
     pub count: u32,
+    /// The channels' axes, if those of a sample or of a group are not side by side.
+    pub mixed: Option<MixedAxes>,
+    samples: Option<Samples>,
+}
+
+/// The axes of channels, in storage order, and those that statistics and parameters vary along: bit a is set for axis a.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MixedAxes {
+    pub sizes: [u32; MAX_RANK],
+    pub statistics: u32,
+    pub parameters: u32,
+}
+
+impl Default for MixedAxes {
+    fn default() -> Self {
+        Self {
+            sizes: [1; MAX_RANK],
+            statistics: 0,
+            parameters: 0,
+        }
+    }
 }
 
 impl Groups {
@@ -109,15 +130,12 @@ impl Groups {
 
     /// The sizes by which elements find their channels, where the channels of a sample alternate.
     pub fn samples(&self) -> Option<Samples> {
-        self.layout.general.map(|_| Samples {
-            channels: self.channels,
-            elements: u64::from(self.channels) * self.layout.grid.count(),
-        })
+        self.samples
     }
 }
 
 /// Samples in whose rows channels alternate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Samples {
     pub channels: u32,
     /// Elements in a sample.
@@ -128,9 +146,14 @@ pub(crate) struct Samples {
 #[derive(Clone, Debug)]
 pub(crate) struct Axes(Vec<Axis>);
 
-/// Whether the indices of an axis share neither statistics nor parameters.
+/// Whether statistics vary along an axis, and parameters do not.
 const fn is_line(axis: &Axis) -> bool {
     !axis.reduced && !axis.parameter
+}
+
+/// Whether channels vary along an axis: statistics or parameters do.
+const fn is_of_channels(axis: &Axis) -> bool {
+    !axis.reduced || axis.parameter
 }
 
 impl Axes {
@@ -176,9 +199,17 @@ impl Axes {
         self.product(|_| true)
     }
 
-    /// The number of lines, which share neither statistics nor parameters' gradients: samples of group norm, or rows.
+    /// The number of lines, which share parameters but not statistics: samples of group norm, or rows.
     pub fn lines(&self) -> u64 {
         self.product(is_line)
+    }
+
+    /// The number of lines that follow one another in memory; 1 if elements of several lines alternate.
+    pub fn separate_lines(&self) -> u64 {
+        match self.0.split_first() {
+            Some((first, rest)) if is_line(first) && !rest.iter().any(is_line) => first.size as u64,
+            _ => 1,
+        }
     }
 
     /// The length of the statistics.
@@ -201,16 +232,22 @@ impl Axes {
         self.product(|axis| axis.reduced && axis.parameter)
     }
 
-    /// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters.
-    pub fn layout(&self) -> Layout {
+    /// The axes, each with whether channels vary along it. Neighbours alike are folded.
+    fn by_channel(&self) -> Vec<(u32, bool)> {
         let mut axes: Vec<(u32, bool)> = Vec::new();
         for axis in &self.0 {
-            let kept = !axis.reduced || axis.parameter;
+            let kept = is_of_channels(axis);
             match axes.last_mut() {
                 Some((size, kind)) if *kind == kept => *size *= word(axis.size as u64),
                 _ => axes.push((word(axis.size as u64), kept)),
             }
         }
+        axes
+    }
+
+    /// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters.
+    pub fn layout(&self) -> Layout {
+        let axes = self.by_channel();
         let grid = |outer, channels, inner| Grid {
             outer,
             channels,
@@ -230,12 +267,39 @@ impl Axes {
 
     /// The groups of all samples.
     pub fn groups(&self) -> Groups {
+        let samples = match *self.by_channel().as_slice() {
+            [(_, true), (rows, false), (channels, true)] => Some(Samples {
+                channels,
+                elements: u64::from(rows) * u64::from(channels),
+            }),
+            _ => None,
+        };
         Groups {
             layout: self.layout(),
             channels: word(self.parameters()),
             group_channels: word(self.group_parameters()),
             count: word(self.statistics()),
+            mixed: self.mixed(),
+            samples,
         }
+    }
+
+    /// The axes of channels, unless division finds a channel's statistics and parameters: the axes along which neither
+    /// is shared come first, those along which statistics are come last.
+    fn mixed(&self) -> Option<MixedAxes> {
+        let channels = || self.0.iter().filter(|axis| is_of_channels(axis));
+        let place = |axis: &Axis| (axis.parameter, axis.reduced);
+        if channels().is_sorted_by_key(place) {
+            return None;
+        }
+        let mut mixed = MixedAxes::default();
+        let slots = mixed.sizes.iter_mut().enumerate();
+        for ((at, size), axis) in slots.zip(channels()) {
+            *size = word(axis.size as u64);
+            mixed.statistics |= u32::from(!axis.reduced) << at;
+            mixed.parameters |= u32::from(axis.parameter) << at;
+        }
+        Some(mixed)
     }
 
     /// The elements by row, for the statistics; the parameters vary by column.
@@ -373,6 +437,33 @@ mod tests {
         assert_eq!(nxc.groups().channels_of_all(), 30);
         assert!(nxc.of_lines(2).layout().general.is_some());
         assert_eq!(nxc.of_lines(1).layout(), grid(7, 6, 1).into());
+    }
+
+    #[test]
+    fn channels_that_are_apart() {
+        let groups = |shape: &[usize], axes: &[i64], param_axes: &[i64]| {
+            let norm = Norm::Axes {
+                axes: axes.to_vec(),
+                param_axes: param_axes.to_vec(),
+                centered: true,
+            };
+            super::Axes::new(&Operation::new(norm, Forward::default(), shape, DType::F32)).groups()
+        };
+        // Group norm by other names.
+        let of_groups = groups(&[5, 2, 3, 7], &[2, 3], &[1, 2]);
+        assert_eq!(of_groups.layout, grid(1, 30, 7).into());
+        assert_eq!(of_groups.mixed, None);
+        // Parameters of each sample: the positions of a row are channels.
+        let adaptive = groups(&[4, 7, 12], &[2], &[0, 2]);
+        assert_eq!(adaptive.layout, grid(1, 336, 1).into());
+        let mixed = adaptive.mixed.expect("mixed channels");
+        assert_eq!(mixed.sizes[..4], [4, 7, 12, 1]);
+        assert_eq!((mixed.statistics, mixed.parameters), (0b011, 0b101));
+        // Channels with parameters of each sample.
+        let conditional = groups(&[5, 3, 7], &[0, 2], &[0, 1]);
+        assert_eq!(conditional.layout, grid(1, 15, 7).into());
+        let mixed = conditional.mixed.expect("mixed channels");
+        assert_eq!((mixed.statistics, mixed.parameters), (0b10, 0b11));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl SplitColumns {
                 partial_stride: self.columns.all(),
                 repeats: self.columns.repeats,
                 inner: grid.inner,
+                mixed: None,
             },
         }
     }

@@ -23,6 +23,8 @@ struct Channels {
     src: Requirement,
     /// Channels side by side that share statistics.
     group_channels: u32,
+    /// Whether channels that share statistics or parameters are not side by side.
+    mixed: bool,
     /// Why the operator cannot be fused, if it cannot.
     not_fusible: Option<&'static str>,
     /// Storage buffers that a fused kernel binds: for groups the workspace in place of the results of channels and
@@ -37,6 +39,7 @@ impl Channels {
             layout: problem.axes.layout(),
             src: tensors.src,
             group_channels: word(problem.axes.group_parameters()),
+            mixed: problem.axes.groups().mixed.is_some(),
             not_fusible: problem.not_fusible(),
             fused_bindings: match problem.family {
                 Family::Groups => bound - outputs + usize::from(outputs > 0),
@@ -148,7 +151,9 @@ fn not_folded(problem: &Channels) -> Option<String> {
 
 /// Why no fused algorithm of batch norm can do a problem, if none can.
 fn not_fusible(planner: &Planner<'_>, problem: &Channels) -> Option<String> {
+    let apart = "channels that share statistics or parameters are not side by side";
     not_folded(problem)
+        .or_else(|| problem.mixed.then(|| apart.to_owned()))
         .or_else(|| problem.not_fusible.map(str::to_owned))
         .or_else(|| planner.more_bindings_than_allowed(problem.fused_bindings))
 }

@@ -4,7 +4,7 @@ use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, threads};
+use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, group_sizes, threads};
 use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
 
@@ -69,13 +69,14 @@ impl Planner<'_> {
         }
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
-            CombineGroups { threads },
+            CombineGroups {
+                threads,
+                mixed: groups.mixed.is_some(),
+            },
             workgroup_size,
             bindings,
             &CombineGroupsUniforms {
-                groups: groups.count,
-                group_channels: groups.group_channels,
-                parameters: groups.channels,
+                groups: group_sizes(groups),
                 grid_width: workgroups[0],
                 stats: records.stats.first,
                 sums: records.sums.first,

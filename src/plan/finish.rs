@@ -1,5 +1,6 @@
 //! The dispatches that add up partial sums and derive what follows from the sums.
 
+use super::axes::MixedAxes;
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
@@ -21,6 +22,9 @@ pub(crate) struct Partials {
     pub inner: u32,
     /// Two channels share a record: channel c has half of record c / 2.
     pub paired: bool,
+    /// They are sums of channels with these axes, of which those of the mask lead to a result; and record i belongs to
+    /// channel i.
+    pub mixed: Option<(MixedAxes, u32)>,
 }
 
 impl Partials {
@@ -35,6 +39,7 @@ impl Partials {
             repeats: 1,
             inner: 1,
             paired: false,
+            mixed: None,
         }
     }
 
@@ -49,7 +54,7 @@ impl Partials {
 
     /// Whether they are the channels' sums themselves, side by side.
     pub fn is_sums(&self) -> bool {
-        self.count == 1 && self.channel_stride == 1 && !self.paired
+        self.count == 1 && self.channel_stride == 1 && !self.paired && self.mixed.is_none()
     }
 
     /// No partial sums: every sum is 0. `region` may be any region of the workspace.
@@ -236,6 +241,7 @@ impl Planner<'_> {
         let mut bindings = vec![Binding::workspace()];
         let mut kernel = Finish {
             threads,
+            mixed: partials.mixed.is_some(),
             plain: partials.repeats * u64::from(partials.inner) == 1,
             paired: partials.paired,
             to_subtotals: false,
@@ -270,6 +276,7 @@ impl Planner<'_> {
             }
         }
         let (derived, means) = uniforms;
+        let (mixed, result_axes) = partials.mixed.unwrap_or_default();
         Ok(self.dispatch(
             kernel,
             workgroup_size,
@@ -283,6 +290,8 @@ impl Planner<'_> {
                 subtotal_partials: word(subtotal_partials),
                 repeats: word(partials.repeats),
                 inner: partials.inner,
+                axes: mixed.sizes.into(),
+                result_axes,
                 grid_width: workgroups[0],
                 partials: partials.region.first,
                 subtotals,

@@ -12,7 +12,7 @@
 //! The workspace, with records of the channels of all samples, and the parameters are not cut; nor are the sums of a
 //! group's channels, which one workgroup of `combine_groups` adds up. Beyond their limits the plan is an error.
 
-use super::axes::Groups;
+use super::axes::{Groups, MixedAxes};
 use super::combine_groups::ChannelRecords;
 use super::finish::Partials;
 use super::passes::Slice;
@@ -27,10 +27,15 @@ use crate::{Algorithm, Error};
 /// have one for each sample, the statistics of a group one for each of its channels.
 fn of_all_samples(problem: &Problem, groups: &Groups, sums: Region) -> Partials {
     let (channels, group_channels) = (groups.channels, groups.group_channels);
+    let mixed = |results: fn(MixedAxes) -> u32| groups.mixed.map(|axes| (axes, results(axes)));
     match problem.body.is_gradient() {
-        true => Partials::plain(sums, channels, problem.axes.lines(), channels.into()),
+        true => Partials {
+            mixed: mixed(|axes| axes.parameters),
+            ..Partials::plain(sums, channels, problem.axes.lines(), channels.into())
+        },
         false => Partials {
             channel_stride: group_channels.into(),
+            mixed: mixed(|axes| axes.statistics),
             ..Partials::plain(sums, groups.count, group_channels.into(), 1)
         },
     }

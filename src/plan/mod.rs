@@ -35,8 +35,8 @@ pub(crate) use problem::Problem;
 
 use crate::geometry;
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Epilogue, GroupSizes, Kernel, MASK_UNIT, Uniforms,
-    Variant,
+    Access, Body, Constant, Describe, Epilogue, GeneralSizes, GroupSizes, Kernel, MASK_UNIT,
+    Uniforms, Variant,
 };
 use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
@@ -455,30 +455,25 @@ fn threads(workgroup_size: u32, elements: u64, vec4s: u32) -> u32 {
 
 /// The uniforms that describe groups.
 fn group_sizes(groups: &Groups) -> GroupSizes {
+    let mixed = groups.mixed.unwrap_or_default();
     GroupSizes {
         group_channels: groups.group_channels,
         statistics: groups.count,
         parameters: groups.channels,
+        axes: mixed.sizes.into(),
+        statistics_axes: mixed.statistics,
+        parameter_axes: mixed.parameters,
     }
 }
 
 /// The uniforms that describe general axes.
-pub(crate) fn axis_sizes(layout: &Layout) -> AxisSizes {
-    let (sizes, kept_axes) = match &layout.general {
-        None => ([1; geometry::MAX_RANK], 0),
-        Some(general) => (general.sizes, general.kept),
-    };
-    let [axis0, axis1, axis2, axis3, axis4, axis5, axis6, axis7] = sizes;
-    AxisSizes {
-        axis0,
-        axis1,
-        axis2,
-        axis3,
-        axis4,
-        axis5,
-        axis6,
-        axis7,
-        kept_axes,
+pub(crate) fn axis_sizes(layout: &Layout) -> GeneralSizes {
+    let general = layout.general.as_ref();
+    GeneralSizes {
+        axes: general
+            .map_or([1; geometry::MAX_RANK], |general| general.sizes)
+            .into(),
+        kept_axes: general.map_or(0, |general| general.kept),
     }
 }
 

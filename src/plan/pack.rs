@@ -82,7 +82,10 @@ impl Planner<'_> {
         let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
-            PackStatistics { again },
+            PackStatistics {
+                again,
+                mixed: groups.statistics_axes != groups.parameter_axes,
+            },
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {

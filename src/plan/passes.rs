@@ -47,7 +47,7 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
         data: problem.types.data,
     };
     let tensors = problem.tensors();
-    planner.in_slices(problem.axes.lines(), &tensors, |slices| {
+    planner.in_slices(problem.axes.separate_lines(), &tensors, |slices| {
         let mut workspace = Workspace::new(problem.types.data.accumulator());
         if problem.family == Family::Rows && problem.body.is_gradient() {
             // A region for the sums of columns of no rows.

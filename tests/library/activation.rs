@@ -180,7 +180,7 @@ fn group_and_instance_norm_by_hand() {
             let layer = GpuGroupNorm::new(&subject.gpu, options.activation(activation)).unwrap();
             let args = ForwardArgs::new(&[1, 2, 2], &src);
             is(&block_on(layer.forward(args)).unwrap().dst);
-            let args = InferenceArgs::new(&[1, 2, 2], &src, statistics.0, statistics.1);
+            let args = InferenceArgs::new(&[1, 2, 2], &src, statistics);
             is(&block_on(layer.infer(args)).unwrap());
             let options = InstanceNormOptions::default().epsilon(1e-12);
             let layer = GpuInstanceNorm::new(&subject.gpu, options.activation(activation)).unwrap();
@@ -206,7 +206,7 @@ fn not_a_number_passes() {
     for subject in subjects() {
         let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();
         let src = [f32::NAN, -1.0, 2.0, f32::INFINITY];
-        let args = InferenceArgs::new(&[1, 1, 4], &src, statistics.0, statistics.1);
+        let args = InferenceArgs::new(&[1, 1, 4], &src, statistics);
         let args = args.residual(Some(&[0.0, 0.0, f32::NAN, f32::NEG_INFINITY]));
         let dst = block_on(op.infer(args)).unwrap();
         assert!(dst[0].is_nan() && dst[1] == 0.0 && dst[2].is_nan() && dst[3].is_nan());
@@ -480,7 +480,7 @@ fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2
         .through(Through::Constant)
         .activation(activation);
     let op = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-    let args = InferenceArgs::new(&shape, src, statistics.0, statistics.1);
+    let args = InferenceArgs::new(&shape, src, statistics);
     let dst = block_on(op.infer(args)).unwrap();
     let diff_dst = vec![1.0; src.len()];
     let args = BackwardArgs::new(&shape, src, &diff_dst, statistics);

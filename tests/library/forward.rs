@@ -420,7 +420,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
             given.push((tensor, to_f64(got)));
         }
 
-        let args = InferenceArgs::new(shape, &src, &statistics.mean, &statistics.variance);
+        let args = InferenceArgs::new(shape, &src, &statistics);
         if let Some(dst) = layer.infer(args.params(Some(&gamma), None)) {
             let mut inference = forward.clone();
             inference.pass = Pass::Inference;

@@ -54,7 +54,7 @@ fn numbers_worked_out_by_hand() {
         near(&output.saved.mean, &mean);
         near(&output.saved.variance, &variance);
         near(&output.dst, &dst);
-        let args = InferenceArgs::new(&shape, &src, &mean, &variance);
+        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
         let args = args.params(Some(&gamma), Some(&beta));
         near(&block_on(layer.infer(args)).unwrap(), &dst);
 

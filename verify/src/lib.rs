@@ -31,6 +31,8 @@
 //! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward`, `group_norm_backward`, `instance_norm_backward` | the gradient of an operator |
 //! | `batch_norm_forward`, `batch_norm_inference`, `layer_norm_forward`, `rms_norm_forward` | the operator; batch norm in training, or with given statistics |
 //! | `group_norm_forward`, `group_norm_inference`, `instance_norm_forward`, `instance_norm_inference` | the operator, with the statistics of src, or with given ones |
+//! | `axes_norm_backward`, `axes_norm_forward`, `axes_norm_inference` | the same over any axes |
+//! | `over_1-2`, `along_0-1`, `along_none`, `uncentered` | axes norm: the axes of the statistics and of the parameters, by default the last one; the statistic is the mean of squares |
 //! | `groups_4` | group norm: the number of groups, 1 by default |
 //! | `ncx`, `nxc`, `params_4x1x6` | batch, group and instance norm: the layout; batch norm: also the shape of parameters of src's rank |
 //! | `constant` | gradient of batch norm: [`Through::Constant`](wgpu_norm::Through::Constant) |

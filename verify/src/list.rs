@@ -65,6 +65,14 @@ layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,w
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
+# Any axes: channels between other axes, parameters of each sample, and channels that share statistics or parameters but
+# are not side by side.
+axes_norm_{backward,forward}/{3x6x20/over_1/along_1,4x7x12/over_2/along_0-2,2x5x40/over_2/along_0-1,4x5x6x7/over_1-3/along_none}/{f32,bf16-f32/uncentered}
+axes_norm_{backward,forward}/{5x6x7x9/over_0-2/along_0-1,5x6x3x36/over_1-2/along_0-2,3x4x5x6/over_0-3/along_1-3,4x6x8/over_0/along_0-2}/{f32/uncentered,f32,f16}
+axes_norm_{backward,forward}/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu,silu}/{f32/uncentered,f32}
+axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
+axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
+
 # GELU and its approximation.
 {batch,instance}_norm_{backward,forward}/{3x8x40/ncx,4x6x20/ncx}/{gelu,gelu_tanh}/{f32,bf16-f32}
 group_norm_{backward,forward}/2x6x27/ncx/groups_3/{gelu,gelu_tanh}/{f32,f16-f32}

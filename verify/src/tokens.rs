@@ -10,7 +10,7 @@ const WEIGHT: f64 = 0.25;
 
 /// The names of all operations.
 pub(crate) fn names() -> Vec<String> {
-    let norms = ["batch", "layer", "rms", "group", "instance"];
+    let norms = ["batch", "layer", "rms", "group", "instance", "axes"];
     let each = norms.iter().flat_map(|norm| {
         ["backward", "forward", "inference"].map(|pass| format!("{norm}_norm_{pass}"))
     });
@@ -29,14 +29,18 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
         "instance_norm" => Norm::Instance { format },
         "layer_norm" => Norm::Layer { begin_axis },
         "rms_norm" => Norm::Rms { begin_axis },
+        "axes_norm" => Norm::Axes {
+            axes: vec![begin_axis],
+            param_axes: vec![begin_axis],
+            centered: true,
+        },
         _ => return None,
     };
     let pass: Pass = match (pass, &norm) {
         ("forward", _) => Forward::default().into(),
         ("backward", _) => Backward::default().into(),
-        ("inference", Norm::Batch(_) | Norm::Group { .. } | Norm::Instance { .. }) => {
-            Pass::Inference
-        }
+        ("inference", Norm::Layer { .. } | Norm::Rms { .. }) => return None,
+        ("inference", _) => Pass::Inference,
         _ => return None,
     };
     Some(Operation::new(norm, pass, shape, DType::F32))
@@ -98,6 +102,21 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
             Some(named) => *format = named,
             None => return false,
         },
+        Norm::Axes {
+            axes,
+            param_axes,
+            centered,
+        } => {
+            if token == "uncentered" {
+                *centered = false;
+            } else if let Some(over) = token.strip_prefix("over_").and_then(read_axes) {
+                *axes = over;
+            } else if let Some(along) = token.strip_prefix("along_").and_then(read_axes) {
+                *param_axes = along;
+            } else {
+                return false;
+            }
+        }
         norm => match (norm.begin_axis_mut(), axis) {
             (Some(begin_axis), Some(axis)) => *begin_axis = axis,
             _ => return false,
@@ -146,6 +165,15 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
         Norm::Group { groups, format } => {
             add(true, format_of(format));
             add(true, &format!("groups_{groups}"));
+        }
+        Norm::Axes {
+            axes,
+            param_axes,
+            centered,
+        } => {
+            add(true, &format!("over_{}", show_axes(axes)));
+            add(true, &format!("along_{}", show_axes(param_axes)));
+            add(!centered, "uncentered");
         }
         norm => {
             if let Some(begin_axis) = norm.begin_axis() {
@@ -243,6 +271,22 @@ fn show_types(types: DTypes) -> String {
         format!("{data}-{params}")
     } else {
         data.to_string()
+    }
+}
+
+/// `0-2` as axes, or `none`.
+fn read_axes(text: &str) -> Option<Vec<i64>> {
+    match text {
+        "none" => Some(vec![]),
+        _ => text.split('-').map(|axis| axis.parse().ok()).collect(),
+    }
+}
+
+fn show_axes(axes: &[i64]) -> String {
+    let axes: Vec<_> = axes.iter().map(i64::to_string).collect();
+    match axes.is_empty() {
+        true => "none".to_owned(),
+        false => axes.join("-"),
     }
 }
 

@@ -51,9 +51,10 @@ const GRADIENT: [Tensor; 8] = [
     Tensor::Beta,
     Tensor::Mask,
 ];
-const FORWARD: [Tensor; 8] = [
+const FORWARD: [Tensor; 9] = [
     Tensor::Src,
     Tensor::Mean,
+    Tensor::MeanSquare,
     Tensor::Variance,
     Tensor::Residual,
     Tensor::Beta,

@@ -68,6 +68,11 @@ impl Operator {
             Tensor::DiffDst => "the gradient of the layer's output, of src's shape",
             Tensor::Residual if over_rows => "added to src first, of src's shape",
             Tensor::Residual => "added to the layer's output, of src's shape",
+            Tensor::Mean if matches!(self.norm, Norm::Axes { .. }) => {
+                return format!(
+                    "of {statistics}; mean_square in place of mean and variance if not centered"
+                );
+            }
             Tensor::Mean => return format!("of {statistics}"),
             Tensor::Variance => "biased, of mean's shape",
             Tensor::MeanSquare => return format!("the mean of squares, of {statistics}"),
@@ -115,6 +120,10 @@ impl Operator {
             norm if norm.begin_axis().is_some() => (
                 "each row: src's axes before begin_norm_axis, or one axis for all of them",
                 "src's axes from begin_norm_axis on, or one axis for all of them",
+            ),
+            Norm::Axes { .. } => (
+                "src's sizes along the other axes than axes",
+                "src's sizes along param_axes",
             ),
             _ => ("each channel of a sample: [N, C]", "[C]"),
         }

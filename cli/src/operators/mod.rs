@@ -46,6 +46,11 @@ fn operators() -> Vec<Operator> {
     let instance = Norm::Instance { format };
     let layer = Norm::Layer { begin_axis: -1 };
     let rms = Norm::Rms { begin_axis: -1 };
+    let axes = Norm::Axes {
+        axes: vec![],
+        param_axes: vec![],
+        centered: true,
+    };
     let (forward, backward) = (Forward::default().into(), Backward::default().into());
     let inference = Pass::Inference;
     let all = [
@@ -77,6 +82,17 @@ fn operators() -> Vec<Operator> {
             &instance,
             inference,
             "Instance normalization with given statistics",
+        ),
+        (
+            &axes,
+            backward,
+            "The gradient of normalization over any axes",
+        ),
+        (&axes, forward, "Normalization over any axes"),
+        (
+            &axes,
+            inference,
+            "Normalization over any axes with given statistics",
         ),
     ];
     let operators = all.map(|(norm, pass, about)| Operator {
@@ -121,6 +137,10 @@ impl Operator {
             }
             Norm::Layer { .. } => {
                 "activation(gamma · (x - mean) / √(variance + epsilon) + beta), x = src + residual"
+            }
+            Norm::Axes { .. } => {
+                "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual); if not centered, without mean and \
+                 with mean_square in place of variance"
             }
             _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
         }
@@ -198,7 +218,34 @@ impl Operator {
                 ),
                 activation(),
             ],
-            _ => vec![begin_norm_axis(), epsilon(of_variance)],
+            Norm::Axes { .. } => vec![
+                number(
+                    "axes",
+                    "A,B,...",
+                    attributes::axes,
+                    "The axes that the statistics are taken over; a negative axis counts from the end [required unless \
+                     the file's metadata has them]",
+                )
+                .allow_hyphen_values(true),
+                number(
+                    "param_axes",
+                    "A,B,...",
+                    attributes::axes,
+                    "The axes that gamma and beta vary along, possibly none [required unless the file's metadata has \
+                     them]",
+                )
+                .allow_hyphen_values(true),
+                named::<bool>(
+                    "centered",
+                    "Whether the mean is subtracted; if false, the statistic is mean_square, as in RMS normalization \
+                     [default: the file's metadata, else true]",
+                ),
+                epsilon(
+                    "Added to the variance or the mean of squares; above 0 [default: the file's metadata, else 1e-5]",
+                ),
+                activation(),
+            ],
+            _ => vec![epsilon(of_variance)],
         };
         match &self.pass {
             Pass::Forward(_) if is_batch => flags.extend([
@@ -248,6 +295,18 @@ impl Operator {
                 (*groups, *of) = (given.ok_or(missing("groups"))?, format()?.unwrap_or(*of));
             }
             Norm::Instance { format: of } => *of = format()?.unwrap_or(*of),
+            Norm::Axes {
+                axes,
+                param_axes,
+                centered,
+            } => {
+                let given_axes = |key| {
+                    let given = given.number(key, attributes::axes)?;
+                    given.ok_or(missing(key))
+                };
+                (*axes, *param_axes) = (given_axes("axes")?, given_axes("param_axes")?);
+                *centered = given.named("centered")?.unwrap_or(*centered);
+            }
             norm => {
                 if let Some(begin_axis) = norm.begin_axis_mut() {
                     let axis = given.number("begin_norm_axis", attributes::axis)?;
@@ -268,7 +327,7 @@ impl Operator {
         if matches!((&self.norm, &self.pass), (Norm::Batch(_), Pass::Inference)) {
             job.input.take_running_statistics();
         }
-        let arguments = Arguments::find(job, &self.norm, &self.pass, activation, use_affine)?;
+        let arguments = Arguments::find(job, &norm, &self.pass, activation, use_affine)?;
         let has = |tensor| arguments.get(tensor).is_some();
         let pass = match &self.pass {
             Pass::Forward(_) if has(Tensor::RunningMean) => {
@@ -323,6 +382,11 @@ fn attributes_of(operation: &Operation) -> String {
         Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
         Norm::Batch(_) => Format::Broadcast.name().to_owned(),
         Norm::Group { groups, format } => format!("{groups} groups, {}", format.name()),
+        Norm::Axes {
+            axes,
+            param_axes,
+            centered,
+        } => format!("axes {axes:?}, param_axes {param_axes:?}, centered {centered}"),
         norm => match norm.begin_axis() {
             Some(begin_axis) => format!("begin_norm_axis {begin_axis}"),
             None => norm.name().to_owned(),

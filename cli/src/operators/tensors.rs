@@ -341,6 +341,8 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
             format!(" (one per group of each sample; groups is {groups})")
         }
         (Kind::Statistics, Norm::Instance { .. }) => " (one per channel of each sample)".to_owned(),
+        (Kind::Statistics, Norm::Axes { .. }) => " (src's axes that are not among axes)".to_owned(),
+        (Kind::Params, Norm::Axes { .. }) => " (src's axes that are among param_axes)".to_owned(),
         _ => " (one per channel of src)".to_owned(),
     };
     if !over_rows || kind(used.tensor) == Kind::Data {

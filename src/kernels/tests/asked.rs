@@ -58,7 +58,7 @@ pub fn asked() -> &'static [Variant] {
         let every_text = is_set("WGPU_NORM_TEST_EVERY");
         let mut seen = Seen::default();
         let mut asked = Vec::new();
-        operations_ask_for(72, 8192, |variant| {
+        operations_ask_for(72, 12288, |variant| {
             if seen.is_new(&variant, every_text) {
                 asked.push(variant);
             }
@@ -146,8 +146,10 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
         let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let mut group_norm = random.group_norm(grid, format);
         group_norm.types = types;
+        let mut axes_norm = random.axes_norm(grid);
+        axes_norm.types = types;
         let all = [
-            batch_norm, training, inference, layer_norm, rows, group_norm,
+            batch_norm, training, inference, layer_norm, rows, group_norm, axes_norm,
         ];
         // Some operations have no plan: WGSL has no exponential of f64, for one.
         for plan in all.iter().flat_map(|operation| operation.planned(&profile)) {

@@ -260,11 +260,14 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         let grid = random.grid_of(1 << 20);
         let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let of_groups = random.group_norm(grid, format);
-        let of_groups = Operation {
+        let of_axes = random.axes_norm(grid);
+        let [of_groups, of_axes] = [of_groups, of_axes].map(|what| Operation {
             types: DType::F32.into(),
-            ..of_groups
-        };
-        let what = [of_batch, forward, inference, of_layer, rows, of_groups];
+            ..what
+        });
+        let what = [
+            of_batch, forward, inference, of_layer, rows, of_groups, of_axes,
+        ];
         let form_of =
             |dispatch: &Dispatch| (dispatch.kernel, dispatch.body, dispatch.in_a_subgroup > 0);
         for what in &what {

@@ -6,7 +6,8 @@
 //! * diff_beta = Σ diff_dst, diff_gamma = Σ diff_dst·x̂, over the elements that share a parameter
 //! * diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m)), over those that share statistics
 //! * with constant statistics diff_src = r·d
-//! * RMS norm, with r = 1/√(mean_square + epsilon) and x̂ = src·r: diff_src = r·(d − x̂·(Σd·x̂/m))
+//! * RMS norm and others that do not center, with r = 1/√(mean_square + epsilon) and x̂ = src·r:
+//!   diff_src = r·(d − x̂·(Σd·x̂/m))
 //!
 //! The gradients take mean and variance (biased) as given, and never recompute them. Only sizes are checked: NaN,
 //! infinity and variance + epsilon ≤ 0 give what the formula gives. But r of an infinite variance is NaN: where squares
@@ -15,7 +16,7 @@
 //! The forward passes, with x = src, or x = src + residual if layer or RMS norm has a residual:
 //!
 //! * dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
-//! * RMS norm: dst = gamma·x·r, mean_square = Σx²/m
+//! * not centered: x̂ = x·r, mean_square = Σx²/m
 //!
 //! A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
 //! diff_dst·activation′.

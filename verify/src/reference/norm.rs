@@ -107,13 +107,13 @@ impl Statistic {
         (of, count): (&[u32], usize),
     ) -> Result<Vec<Self>, Error> {
         let epsilon = operation.epsilon;
-        let is_rms = matches!(operation.norm, Norm::Rms { .. });
+        let is_centered = operation.norm.is_centered();
         if !matches!(operation.pass, Pass::Forward(_)) {
-            let given = match is_rms {
-                true => inputs.get(Tensor::MeanSquare),
-                false => inputs.get(Tensor::Variance),
+            let given = match is_centered {
+                true => inputs.get(Tensor::Variance),
+                false => inputs.get(Tensor::MeanSquare),
             };
-            let mean = inputs.given(Tensor::Mean).filter(|_| !is_rms);
+            let mean = inputs.given(Tensor::Mean).filter(|_| is_centered);
             let each = given.iter().enumerate().map(|(at, &variance)| {
                 let mean = mean.and_then(|mean| mean.get(at)).copied();
                 Self::exact(mean.unwrap_or(0.0), variance, epsilon)
@@ -121,7 +121,7 @@ impl Statistic {
             return memory::collect(OF_CHANNELS, each);
         }
         let mut moments = memory::filled(OF_CHANNELS, count, Moments::default())?;
-        if is_rms {
+        if !is_centered {
             for (&at, &x) in of.iter().zip(x) {
                 moments[at as usize].count += 1.0;
                 moments[at as usize].d_squared.add(x * x);
@@ -232,9 +232,9 @@ impl GradientSums {
         let of_mean = self.d / m;
         let of_r = x_hat * (self.d_x_hat / m);
         let scale = self.max_d + self.max_x_hat * (self.abs_d_x_hat / m);
-        match norm {
-            Norm::Rms { .. } => (d - of_r, scale),
-            _ => ((d - of_mean) - of_r, scale + self.abs_d / m),
+        match norm.is_centered() {
+            true => ((d - of_mean) - of_r, scale + self.abs_d / m),
+            false => (d - of_r, scale),
         }
     }
 }

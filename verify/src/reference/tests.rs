@@ -51,6 +51,22 @@ fn norms() -> Vec<Norm> {
         norms.push(Norm::Layer { begin_axis });
         norms.push(Norm::Rms { begin_axis });
     }
+    for (axes, param_axes) in [
+        (&[1][..], &[1][..]),
+        (&[-1], &[0, 3]),
+        (&[2, 3], &[0, 1]),
+        (&[0, 2], &[0, 1, 3]),
+        (&[1, 3], &[2]),
+        (&[0, 1, 2, 3], &[]),
+    ] {
+        for centered in [true, false] {
+            norms.push(Norm::Axes {
+                axes: axes.to_vec(),
+                param_axes: param_axes.to_vec(),
+                centered,
+            });
+        }
+    }
     norms
 }
 

@@ -1,0 +1,105 @@
+//! Normalization over any axes.
+
+use super::layer::{Layer, layer, setters};
+use crate::{Activation, Backward, Norm, ParamGrads};
+
+/// The options of a [`GpuAxesNorm`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxesNormOptions {
+    axes: Vec<i64>,
+    param_axes: Vec<i64>,
+    centered: bool,
+    epsilon: f64,
+    param_grads: ParamGrads,
+    activation: Activation,
+}
+
+impl AxesNormOptions {
+    /// Statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to rank − 1; a
+    /// negative axis counts from the end. Elements are centered, epsilon is 1e-5, both parameter gradients are computed,
+    /// and no activation follows.
+    pub fn new(axes: &[i64], param_axes: &[i64]) -> Self {
+        Self {
+            axes: axes.to_vec(),
+            param_axes: param_axes.to_vec(),
+            centered: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+            activation: Activation::None,
+        }
+    }
+
+    fn layer(&self) -> Layer {
+        Layer {
+            norm: Norm::Axes {
+                axes: self.axes.clone(),
+                param_axes: self.param_axes.clone(),
+                centered: self.centered,
+            },
+            epsilon: self.epsilon,
+            activation: self.activation,
+            backward: Backward::default().with_param_grads(self.param_grads),
+        }
+    }
+}
+
+setters! {
+    AxesNormOptions:
+    /// Sets whether the mean is subtracted. If not, x̂ = src / √(mean_square + epsilon), as in RMS norm.
+    centered: bool,
+    /// Sets epsilon, which is added to the variance or to the mean of squares. It must be finite, normal and above 0,
+    /// also as f32 unless the data are f64.
+    epsilon: f64,
+    /// Sets which parameter gradients are computed if gamma or beta is given.
+    param_grads: ParamGrads,
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
+    activation: Activation,
+}
+
+layer! {
+    /// Normalization over any axes, with parameters along any axes: [`forward`](Self::forward),
+    /// [`infer`](Self::infer) with given statistics, and the gradient, [`backward`](Self::backward).
+    ///
+    /// Elements with the same indices along all axes but `axes` are normalized together. With their mean and biased
+    /// variance, r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is
+    /// dst = activation(gamma · x̂ + beta + residual). The gradient, with d = diff_dst · gamma and means taken over the
+    /// elements that are normalized together, is
+    ///
+    /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the elements that share a parameter; neither
+    ///   without gamma and beta
+    ///
+    /// With [`centered`](AxesNormOptions::centered) off the statistic is mean_square, x̂ = src / √(mean_square + epsilon),
+    /// and the gradient has no mean(d).
+    ///
+    /// mean and variance have the sizes of the other axes, in their order; gamma and beta those of `param_axes`.
+    ///
+    /// | layer | src | axes | param_axes |
+    /// |---|---|---|---|
+    /// | layer norm over channels (ConvNeXt) | N, C, H, W | 1 | 1 |
+    /// | adaptive layer norm (DiT) | N, T, C | 2 | 0, 2 |
+    /// | adaptive instance norm, FiLM | N, C, H, W | 2, 3 | 0, 1 |
+    /// | adaptive group norm | N, G, C/G, H, W | 2, 3, 4 | 0, 1, 2 |
+    /// | group norm with a group's parameters | N, G, C/G, H, W | 2, 3, 4 | 1 |
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{AxesNormOptions, BackwardArgs, Error, ForwardArgs, GpuAxesNorm, GpuContext};
+    ///
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// // Layer norm over the channels of an image: (N, C, H, W).
+    /// let layer = GpuAxesNorm::new(&gpu, AxesNormOptions::new(&[1], &[1]))?;
+    /// let (shape, src) = ([1, 2, 1, 2], [0.0_f32, 1.0, 2.0, 5.0]); // two channels of two pixels
+    /// let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+    /// assert_eq!(output.saved.mean, [1.0, 3.0]);
+    /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 1.0).abs() < 1e-4);
+    /// let diff_dst = [1.0, 0.0, 0.0, 1.0];
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
+    /// let grads = layer.backward(args).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    GpuAxesNorm, AxesNormOptions, infer
+}
