@@ -41,7 +41,7 @@ pub(crate) enum Values {
 
 /// The order in which the tensors draw their random numbers: a case's ID gives the same numbers whatever the order of
 /// an operation's tensors. RMS norm's come after those of an unused mean.
-const GRADIENT: [Tensor; 8] = [
+const GRADIENT: &[Tensor] = &[
     Tensor::Src,
     Tensor::Mean,
     Tensor::MeanSquare,
@@ -51,7 +51,7 @@ const GRADIENT: [Tensor; 8] = [
     Tensor::Beta,
     Tensor::Mask,
 ];
-const FORWARD: [Tensor; 9] = [
+const FORWARD: &[Tensor] = &[
     Tensor::Src,
     Tensor::Mean,
     Tensor::MeanSquare,
@@ -137,7 +137,7 @@ impl Values {
         let tensors = operation.tensors()?;
         let mut random = Random::new(operation.shape.iter().product::<usize>() as u64);
         let mut inputs = Vec::new();
-        for tensor in if is_gradient { GRADIENT } else { FORWARD } {
+        for &tensor in if is_gradient { GRADIENT } else { FORWARD } {
             let read = |used: &&TensorUse| used.tensor == tensor && used.access.reads();
             let Some(used) = tensors.iter().find(read) else {
                 continue;
