@@ -14,6 +14,8 @@
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`directml::BatchNormalizationGrad`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC` | [`directml::BatchNormalizationTrainingGrad`] |
+//! | DirectML | `DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC` | [`directml::MeanVarianceNormalization1`] |
+//! | DirectML | `DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC` | [`directml::MeanVarianceNormalization2`] |
 //! | nGraph | `BatchNormTraining` | [`ngraph::BatchNormTraining`] |
 //! | nGraph | `BatchNormInference` | [`ngraph::BatchNormInference`] |
 //! | nGraph | `BatchNormTrainingBackprop` | [`ngraph::BatchNormTrainingBackprop`] |
@@ -29,6 +31,7 @@
 //! | ONNX | `RMSNormalization` | [`onnx::RmsNormalization`] |
 //! | ONNX | `GroupNormalization` | [`onnx::GroupNormalization`] |
 //! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
+//! | ONNX | `MeanVarianceNormalization` | [`onnx::MeanVarianceNormalization`] |
 //!
 //! An operator is a struct of its attributes, which are checked when it is used. `forward` and `backward` work on host
 //! memory. `operation` converts it into an [`Operation`] for a shape and the optional tensors that are given.

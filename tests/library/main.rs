@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod activation;
+mod axes_norm;
 mod bad_arguments;
 mod bad_buffers;
 mod batch_norm_shapes;

@@ -11,7 +11,7 @@ pub enum FusedActivation {
     Relu,
 }
 
-fn activation(fused: Option<FusedActivation>) -> Activation {
+pub(super) fn activation(fused: Option<FusedActivation>) -> Activation {
     match fused {
         None => Activation::None,
         Some(FusedActivation::Relu) => Activation::Relu,
@@ -303,7 +303,9 @@ impl BatchNormalization {
         let (mean, variance) = (inputs.mean_tensor, inputs.variance_tensor);
         let parameters = [mean, variance, inputs.scale_tensor, inputs.bias_tensor];
         let input = inputs.input_dimensions;
-        let common = &common_dimensions(input, parameters.map(|own| own.dimensions))?;
+        let named = PARAMETERS.into_iter().zip(parameters);
+        let common =
+            &common_dimensions(input, named.map(|(tensor, own)| (tensor, own.dimensions)))?;
         let operation = self.operation::<T>(input, common, common, common, common)?;
         let mut call = Call::new(operation, inputs.input_tensor);
         let mut written = Vec::new();
@@ -318,12 +320,15 @@ impl BatchNormalization {
 }
 
 /// For each dimension, the input's size if any parameter has it, else 1.
-fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<usize>, Error> {
+pub(super) fn common_dimensions<'a>(
+    input: &[usize],
+    parameters: impl IntoIterator<Item = (Tensor, &'a [usize])>,
+) -> Result<Vec<usize>, Error> {
     let rank = input.len();
     check_rank("src", 1..=geometry::MAX_RANK, rank)?;
     geometry::elements("src", input)?;
     let mut common = vec![1; rank];
-    for (tensor, dimensions) in PARAMETERS.into_iter().zip(parameters) {
+    for (tensor, dimensions) in parameters {
         let argument = tensor.name();
         check_rank(argument, rank..=rank, dimensions.len())?;
         let axes = common.iter_mut().zip(input).zip(dimensions);
@@ -342,7 +347,7 @@ fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<u
 
 /// Expands a parameter to sizes that its own broadcast to. These are at most the input's, whose number of elements was
 /// checked.
-fn expand<'a, T: DataType>(
+pub(super) fn expand<'a, T: DataType>(
     name: &'static str,
     parameter: Parameter<'a, T>,
     common: &[usize],

@@ -4,9 +4,11 @@
 
 mod backward;
 mod forward;
+mod mean_variance;
 
 pub use backward::*;
 pub use forward::*;
+pub use mean_variance::*;
 
 use super::*;
 use half::f16;

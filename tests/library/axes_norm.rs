@@ -1,0 +1,239 @@
+//! Norm over any axes: numbers worked out by hand, identities with the other norms, errors. For every shape, see
+//! verify.rs.
+
+use crate::common::errors::says;
+use crate::common::{one, subjects};
+use pollster::block_on;
+use wgpu_norm::operators::directml::{
+    FusedActivation, MeanVarianceNormalization1, MeanVarianceNormalizationInputs, Parameter,
+};
+use wgpu_norm::operators::onnx::MeanVarianceNormalization;
+use wgpu_norm::{
+    Activation, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward, ForwardArgs,
+    GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, Ranks, Tensor,
+};
+
+fn near(got: &[f32], want: &[f32]) {
+    assert_eq!(got.len(), want.len());
+    let mut pairs = got.iter().zip(want);
+    assert!(
+        pairs.all(|(got, want)| (got - want).abs() < 1e-5),
+        "{got:?}, not {want:?}"
+    );
+}
+
+/// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around
+/// its mean has r = 1/2.
+#[test]
+fn parameters_of_each_sample_by_hand() {
+    let d = 3_f32.sqrt();
+    let half = d / 2.0; // |x̂|
+    let (shape, src) = (
+        [2, 2, 2],
+        [1.0 - d, 1.0 + d, 4.0 + d, 4.0 - d, -d, d, 5.0, 5.0],
+    );
+    let (mean, variance) = ([1.0, 4.0, 0.0, 5.0], [3.0, 3.0, 3.0, 0.0]);
+    let (gamma, beta) = ([2.0, 0.0, 1.0, 4.0], [0.0, 7.0, 1.0, 0.0]);
+    let dst = [-d, 7.0, d, 7.0, 1.0 - half, 4.0 * half, 1.0, 0.0];
+    let diff_dst = [1.0, 5.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0];
+    let options = AxesNormOptions::new(&[-1], &[0, 2]).epsilon(1.0);
+    for subject in subjects() {
+        let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
+        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let output = block_on(layer.forward(args)).unwrap();
+        near(&output.saved.mean, &mean);
+        near(&output.saved.variance, &variance);
+        near(&output.dst, &dst);
+        let args = InferenceArgs::new(&shape, &src, &output.saved);
+        let args = args.params(Some(&gamma), Some(&beta));
+        near(&block_on(layer.infer(args)).unwrap(), &dst);
+
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
+        let grads = block_on(layer.backward(args.params(Some(&gamma), Some(&beta)))).unwrap();
+        // First row: gamma · d = (2, 0), so a = 1 and b = -half; r · ((2 - 1) - half²) and r · ((0 - 1) + half²).
+        // Last row: x̂ is 0 and r is 1: (1, 4) minus its mean.
+        let diff_src = [0.125, -0.125, 0.0, 0.0, 0.0, 0.0, -1.5, 1.5];
+        near(&grads.diff_src, &diff_src);
+        near(&grads.diff_beta.unwrap(), &[1.0, 5.0, 1.0, 1.0]);
+        near(&grads.diff_gamma.unwrap(), &[-half, 5.0 * half, 0.0, 0.0]);
+    }
+}
+
+/// Channels of two pixels, uncentered: with epsilon 1, elements of 3 and √15 have r = 1/√13.
+#[test]
+fn a_mean_of_squares_by_hand() {
+    let root = 15_f32.sqrt();
+    let r = 1.0 / 13_f32.sqrt();
+    let (shape, src) = ([1, 2, 2], [3.0, 0.0, root, 0.0]);
+    let (gamma, beta) = ([1.0, 2.0], [0.5, 0.0]);
+    let options = AxesNormOptions::new(&[1], &[1])
+        .centered(false)
+        .epsilon(1.0);
+    for subject in subjects() {
+        let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
+        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let output = block_on(layer.forward(args)).unwrap();
+        near(&output.saved.mean_square, &[12.0, 0.0]);
+        assert!(output.saved.mean.is_empty());
+        near(&output.dst, &[0.5 + 3.0 * r, 0.5, 2.0 * root * r, 0.0]);
+        let args = InferenceArgs::new(&shape, &src, &[12.0, 0.0]);
+        let args = args.params(Some(&gamma), Some(&beta));
+        near(&block_on(layer.infer(args)).unwrap(), &output.dst);
+
+        let diff_dst = [1.0, 1.0, 0.0, 3.0];
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
+        let grads = block_on(layer.backward(args.params(Some(&gamma), Some(&beta)))).unwrap();
+        // b = mean(gamma · d · x̂) = 3r / 2; the second pixel's x̂ is 0 and its r is 1.
+        let b = 1.5 * r;
+        let diff_src = [r * (1.0 - 3.0 * r * b), 1.0, -r * root * r * b, 6.0];
+        near(&grads.diff_src, &diff_src);
+        near(&grads.diff_gamma.unwrap(), &[3.0 * r, 0.0]);
+        near(&grads.diff_beta.unwrap(), &[2.0, 3.0]);
+    }
+}
+
+/// Group norm is a norm over axes of src with an axis more, to the bit.
+#[test]
+fn group_norm_by_axes() {
+    let src: Vec<f32> = (0..2 * 6 * 35).map(|i| (i * i % 97) as f32).collect();
+    let diff_dst: Vec<f32> = src.iter().rev().copied().collect();
+    let gamma = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let beta = [0.5; 6];
+    for subject in subjects() {
+        let options = GroupNormOptions::new(2).activation(Activation::Relu);
+        let by_groups = GpuGroupNorm::new(&subject.gpu, options).unwrap();
+        let options = AxesNormOptions::new(&[2, 3], &[1, 2]).activation(Activation::Relu);
+        let by_axes = GpuAxesNorm::new(&subject.gpu, options).unwrap();
+        let forward = |shape| ForwardArgs::new(shape, &src).params(Some(&gamma), Some(&beta));
+        let want = block_on(by_groups.forward(forward(&[2, 6, 35]))).unwrap();
+        let got = block_on(by_axes.forward(forward(&[2, 2, 3, 35]))).unwrap();
+        assert_eq!(got, want);
+        let backward = |shape| {
+            let args = BackwardArgs::new(shape, &src, &diff_dst, &want.saved);
+            args.params(Some(&gamma), Some(&beta))
+        };
+        let want = block_on(by_groups.backward(backward(&[2, 6, 35]))).unwrap();
+        let got = block_on(by_axes.backward(backward(&[2, 2, 3, 35]))).unwrap();
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error() {
+    let operation = |axes: &[i64], param_axes: &[i64]| {
+        let norm = Norm::Axes {
+            axes: axes.to_vec(),
+            param_axes: param_axes.to_vec(),
+            centered: true,
+        };
+        Operation::new(norm, Forward::default(), &[2, 3, 4], DType::F32)
+    };
+    for (axes, param_axes, message) in [
+        (
+            &[][..],
+            &[][..],
+            "axes: expected at least one axis, over which the statistics are taken, got none",
+        ),
+        (&[3], &[], "axes: expected axes from -3 to 2, got 3"),
+        (&[1, -2], &[], "axes: expected each axis once, got -2"),
+        (
+            &[0],
+            &[-4],
+            "param_axes: expected axes from -3 to 2, got -4",
+        ),
+        (&[0], &[1, 1], "param_axes: expected each axis once, got 1"),
+    ] {
+        let error = operation(axes, param_axes).tensors().unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let before = operation(&[0], &[0]);
+    let residual = wgpu_norm::Epilogue::new(wgpu_norm::Residual::Before, Activation::None);
+    let error = before.with_epilogue(residual).tensors().unwrap_err();
+    says(&error, &["residual", "only after"]);
+
+    let gpu = &one(false).gpu;
+    let layer = GpuAxesNorm::new(gpu, AxesNormOptions::new(&[1], &[0])).unwrap();
+    let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).params(Some(&[1.0; 3]), None);
+    let error = block_on(layer.forward(args)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Length {
+                tensor: "gamma",
+                expected: 2,
+                got: 3,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+/// Parameters of each sample belong to the process that has the sample.
+#[test]
+fn processes_split_the_parameters_of_samples() {
+    let ranks = |param_axes: &[i64], tensor| {
+        let norm = Norm::Axes {
+            axes: vec![2],
+            param_axes: param_axes.to_vec(),
+            centered: true,
+        };
+        let operation = Operation::new(norm, Backward::default(), &[2, 3, 4], DType::F32);
+        let mut used = operation.tensors().unwrap().into_iter();
+        used.find(|used| used.tensor == tensor).unwrap().ranks
+    };
+    assert_eq!(ranks(&[0, 2], Tensor::Gamma), Ranks::Split);
+    assert_eq!(ranks(&[0, 2], Tensor::DiffGamma), Ranks::Split);
+    assert_eq!(ranks(&[2], Tensor::Gamma), Ranks::Same);
+    assert_eq!(ranks(&[2], Tensor::DiffGamma), Ranks::Added);
+    assert_eq!(ranks(&[2], Tensor::Mean), Ranks::Split);
+}
+
+/// A scale and a bias that are each broadcast along other axes.
+#[test]
+fn mean_variance_normalization() {
+    let x = [0.0_f32, 1.0, 2.0, 5.0];
+    for subject in subjects() {
+        let op = MeanVarianceNormalization1 {
+            fused_activation: Some(FusedActivation::Relu),
+            ..MeanVarianceNormalization1::new(&[1], 1e-12)
+        };
+        let inputs = MeanVarianceNormalizationInputs {
+            input_dimensions: &[1, 2, 2],
+            input_tensor: &x,
+            scale_tensor: Some(Parameter {
+                dimensions: &[1, 2, 1],
+                tensor: &[-1.0, 2.0],
+            }),
+            bias_tensor: Some(Parameter {
+                dimensions: &[1, 1, 2],
+                tensor: &[0.0, -1.0],
+            }),
+        };
+        let dst = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        near(&dst, &[1.0, 0.0, 2.0, 1.0]);
+        let op = MeanVarianceNormalization {
+            axes: vec![0, -1],
+            ..MeanVarianceNormalization::default()
+        };
+        let y = block_on(op.forward(&subject.gpu, &[1, 2, 2], &x)).unwrap();
+        near(&y, &[-1.0, 1.0, -1.0, 1.0]);
+    }
+    let op = MeanVarianceNormalization1 {
+        normalize_variance: false,
+        ..MeanVarianceNormalization1::new(&[1], 1e-5)
+    };
+    let error = op.operation::<f32>(&[1, 2], None, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "NormalizeVariance: expected true, got false"
+    );
+    let op = MeanVarianceNormalization1::new(&[1], 1e-5);
+    let error = op
+        .operation::<f32>(&[3, 2], Some(&[2, 2]), None)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "gamma: expected size 1 or 3 along axis 0, got 2"
+    );
+}
