@@ -26,7 +26,7 @@
 //! | | |
 //! |---|---|
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists the adapters, [`unfit`] says why one cannot be used |
-//! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], each with its options; `forward` takes [`ForwardArgs`] and returns [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and returns [`Grads`] |
+//! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], [`GpuAxesNorm`], each with its options; `forward` takes [`ForwardArgs`] and returns [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and returns [`Grads`] |
 //! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], a shape and [`DTypes`]; [`Operation::tensors`] lists the tensors that it reads and writes, [`Operation::run_into`] runs it on bytes |
 //! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see [`guide::own_buffers`] |
 //! | your operator | [`operators`]: the operators of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |

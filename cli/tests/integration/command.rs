@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
 mod activation;
+mod axes_norm;
 mod batch_norm_forward;
 mod broadcast;
 mod files;
