@@ -233,7 +233,7 @@ pub enum Error {
     },
     /// A buffer is missing, or is given although the plan does not use it.
     #[error("{tensor}: expected {}, got {}",
-        if *.expected { "a buffer" } else { "none" }, if *.expected { "none" } else { "a buffer" })]
+        if *.expected { "a buffer" } else { "none, because this operation does not use it" }, if *.expected { "none" } else { "a buffer" })]
     #[non_exhaustive]
     BufferPresence {
         /// The argument.

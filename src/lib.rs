@@ -1,7 +1,8 @@
 //! Normalization layers and their gradients, computed by WGSL kernels through [`wgpu`] on any GPU.
 //!
 //! ```
-//! use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};
+//! use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, ForwardArgs, GpuBatchNorm, GpuContext};
+//! # use wgpu_norm::Error;
 //!
 //! # pollster::block_on(async {
 //! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }

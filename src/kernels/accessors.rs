@@ -104,6 +104,22 @@ impl Storage {
 }
 
 impl Accessors<'_> {
+    /// The function that reads four elements and adds 1 to them.
+    pub fn load_plus_one(&self) -> String {
+        let name = self.tensor;
+        let stored = Accessors {
+            tensor: "stored",
+            ..*self
+        };
+        let load = format!(
+            "fn load_{name}(vec4_index: u32) -> real4 {{
+    return load_stored(vec4_index) + real4(1.0);
+}}
+"
+        );
+        stored.load() + &load
+    }
+
     /// The function that reads four elements, or a vector where elements are read only in vectors.
     pub fn load(&self) -> String {
         let Self { tensor, array, .. } = self;

@@ -1,4 +1,5 @@
-//! The operations that follow a layer and are computed with it: an added residual, and an activation after that.
+//! The operations that follow a layer and are computed with it: an added residual, and an activation after that; and how
+//! its gamma is used.
 
 use super::Body;
 use super::files::{File, file};
@@ -13,6 +14,8 @@ pub(crate) struct Epilogue {
     pub residual: bool,
     /// Whether gamma matters only to the activation, not to the gradient.
     pub gamma_ignored: bool,
+    /// Whether gamma is stored less 1.
+    pub zero_centered_gamma: bool,
 }
 
 impl Epilogue {

@@ -82,9 +82,11 @@ impl Variant {
         ) {
             self.epilogue = Epilogue {
                 gamma_ignored: self.epilogue.gamma_ignored,
+                zero_centered_gamma: self.epilogue.zero_centered_gamma,
                 ..Epilogue::default()
             };
         }
+        self.epilogue.zero_centered_gamma &= self.bound.contains(&Tensor::Gamma);
         self.exact.retain(|&tensor| tensor != Tensor::Mask);
         self.exact.sort();
         self.exact.dedup();
@@ -152,11 +154,13 @@ impl Variant {
             activation,
             residual,
             gamma_ignored,
+            zero_centered_gamma,
         } = self.epilogue;
         for (on, name) in [
             (activation != Activation::None, activation.name()),
             (residual, "residual"),
             (gamma_ignored, "gamma_ignored"),
+            (zero_centered_gamma, "zero_centered_gamma"),
         ] {
             if on {
                 label += &format!("-{name}");
@@ -412,6 +416,9 @@ impl Variant {
         let mut texts = Vec::new();
         if is_called("load_") {
             texts.push(match (read, tensor) {
+                (Some(accessors), Tensor::Gamma) if self.epilogue.zero_centered_gamma => {
+                    accessors.load_plus_one()
+                }
                 (Some(accessors), _) => accessors.load(),
                 (None, Tensor::Gamma) => accessors::absent_load(name, "real4(1.0)"),
                 (None, _) => accessors::absent_load(name, "real4()"),

@@ -10,6 +10,7 @@ pub struct AxesNormOptions {
     param_axes: Vec<i64>,
     centered: bool,
     epsilon: f64,
+    zero_centered_gamma: bool,
     param_grads: ParamGrads,
     activation: Activation,
 }
@@ -24,6 +25,7 @@ impl AxesNormOptions {
             param_axes: param_axes.to_vec(),
             centered: true,
             epsilon: 1e-5,
+            zero_centered_gamma: false,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         }
@@ -37,6 +39,7 @@ impl AxesNormOptions {
                 centered: self.centered,
             },
             epsilon: self.epsilon,
+            zero_centered_gamma: self.zero_centered_gamma,
             activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }
@@ -50,6 +53,8 @@ setters! {
     /// Sets epsilon, which is added to the variance or to the mean of squares. It must be finite, normal and above 0,
     /// also as f32 unless the data are f64.
     epsilon: f64,
+    /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
+    zero_centered_gamma: bool,
     /// Sets which parameter gradients are computed if gamma or beta is given.
     param_grads: ParamGrads,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.

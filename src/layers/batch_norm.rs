@@ -57,6 +57,7 @@ impl BatchNormOptions {
         Layer {
             norm: Norm::Batch(self.channels.clone()),
             epsilon: self.epsilon,
+            zero_centered_gamma: false,
             activation: self.activation,
             backward: Backward {
                 through: self.through,

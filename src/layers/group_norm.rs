@@ -34,6 +34,7 @@ impl GroupNormOptions {
                 format: self.data_format,
             },
             epsilon: self.epsilon,
+            zero_centered_gamma: false,
             activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }

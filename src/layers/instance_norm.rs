@@ -31,6 +31,7 @@ impl InstanceNormOptions {
                 format: self.data_format,
             },
             epsilon: self.epsilon,
+            zero_centered_gamma: false,
             activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }

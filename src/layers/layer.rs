@@ -13,6 +13,7 @@ use crate::{
 pub(crate) struct Layer {
     pub norm: Norm,
     pub epsilon: f64,
+    pub zero_centered_gamma: bool,
     pub activation: Activation,
     pub backward: Backward,
 }
@@ -33,6 +34,7 @@ impl Layer {
         Operation::new(self.norm.clone(), pass, shape, types::<T, P, T::Sum>())
             .with_epsilon(self.epsilon)
             .with_params(gamma, beta)
+            .with_zero_centered_gamma(self.zero_centered_gamma)
             .with_epilogue(Epilogue::new(residual, self.activation))
     }
 

@@ -8,6 +8,7 @@ use crate::{Activation, Backward, Norm, ParamGrads};
 pub struct LayerNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
+    zero_centered_gamma: bool,
     param_grads: ParamGrads,
     activation: Activation,
 }
@@ -19,6 +20,7 @@ impl Default for LayerNormOptions {
         Self {
             begin_norm_axis: -1,
             epsilon: 1e-5,
+            zero_centered_gamma: false,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         }
@@ -32,6 +34,7 @@ impl LayerNormOptions {
                 begin_axis: self.begin_norm_axis,
             },
             epsilon: self.epsilon,
+            zero_centered_gamma: self.zero_centered_gamma,
             activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }
@@ -46,6 +49,8 @@ setters! {
     /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
     /// are f64.
     epsilon: f64,
+    /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
+    zero_centered_gamma: bool,
     /// Sets which parameter gradients are computed if gamma is given. To compute neither, use [`ParamGrads::Frozen`]:
     /// with [`ParamGrads::Neither`], a rule of batch norm, the gradient ignores gamma.
     param_grads: ParamGrads,

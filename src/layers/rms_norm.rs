@@ -8,6 +8,7 @@ use crate::{Activation, Backward, Norm, ParamGrads};
 pub struct RmsNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
+    zero_centered_gamma: bool,
     param_grads: ParamGrads,
     activation: Activation,
 }
@@ -18,6 +19,7 @@ impl Default for RmsNormOptions {
         Self {
             begin_norm_axis: -1,
             epsilon: 1e-5,
+            zero_centered_gamma: false,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         }
@@ -31,6 +33,7 @@ impl RmsNormOptions {
                 begin_axis: self.begin_norm_axis,
             },
             epsilon: self.epsilon,
+            zero_centered_gamma: self.zero_centered_gamma,
             activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }
@@ -45,6 +48,8 @@ setters! {
     /// Sets epsilon, which is added to the mean of squares. It must be finite, normal and above 0, also as f32 unless
     /// the data are f64.
     epsilon: f64,
+    /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
+    zero_centered_gamma: bool,
     /// Sets whether the gradient of a given gamma is computed, and whether gamma scales diff_src.
     param_grads: ParamGrads,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.

@@ -49,6 +49,8 @@ pub struct Operation {
     pub epsilon: f64,
     /// Whether the layer has gamma; without it gamma is 1.
     pub gamma: bool,
+    /// Whether gamma is stored less 1, as Gemma's RMS norm and adaptive norms (1 + scale) store it. A missing gamma is 1.
+    pub zero_centered_gamma: bool,
     /// Whether the layer has beta; without it beta is 0. RMS norm has no beta, and layer norm has beta only with gamma.
     /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask.
     pub beta: bool,
@@ -90,6 +92,7 @@ impl Operation {
             types: types.into(),
             epsilon: 1e-5,
             gamma: true,
+            zero_centered_gamma: false,
             epilogue: Epilogue::default(),
         }
     }
@@ -106,6 +109,15 @@ impl Operation {
         Self {
             gamma,
             beta,
+            ..self
+        }
+    }
+
+    /// This operation with a gamma that is stored less 1, or not.
+    #[must_use]
+    pub fn with_zero_centered_gamma(self, zero_centered_gamma: bool) -> Self {
+        Self {
+            zero_centered_gamma,
             ..self
         }
     }
@@ -147,7 +159,12 @@ impl Operation {
         (
             (&self.norm, self.pass, &self.shape, self.types),
             self.epsilon.to_bits(),
-            (self.gamma, self.beta, self.epilogue),
+            (
+                self.gamma,
+                self.zero_centered_gamma,
+                self.beta,
+                self.epilogue,
+            ),
         )
     }
 

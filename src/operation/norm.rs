@@ -26,12 +26,14 @@ pub enum Norm {
     /// Layer norm: each row, which consists of the elements with the same indices along the leading axes, has its own
     /// statistics; each position in a row has its own parameters.
     Layer {
-        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end.
+        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
+        /// `begin_norm_axis`.
         begin_axis: i64,
     },
     /// RMS norm, over rows like layer norm. It has no beta.
     Rms {
-        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end.
+        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
+        /// `begin_norm_axis`.
         begin_axis: i64,
     },
     /// Norm over any axes, with parameters along any axes. Both are sets of axes from −rank to rank − 1; a negative

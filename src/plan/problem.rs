@@ -68,6 +68,7 @@ impl Problem {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
                 gamma_ignored,
+                zero_centered_gamma: operation.gamma && operation.zero_centered_gamma,
             },
             types: operation.types,
             epsilon: operation.epsilon,

@@ -297,6 +297,7 @@ impl Random {
         };
         Operation::new(norm, pass, &shape, types)
             .with_params(self.flag(), self.flag())
+            .with_zero_centered_gamma(self.flag())
             .with_epilogue(epilogue)
     }
 

@@ -73,6 +73,11 @@ axes_norm_{backward,forward}/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
 
+# gamma stored less 1.
+rms_norm_{backward,forward}/{16x192,23x101}/zero_centered_gamma/{bf16,f32}/{rows_in_registers,rows_read_twice/max_storage_buffers=4}
+axes_norm_{backward,forward,inference}/3x9x8/over_1/along_0-2/zero_centered_gamma/{f32,f16/relu}
+batch_norm_{backward,forward}/5x12/zero_centered_gamma/{f32/relu,f16/neither/relu,f64}
+
 # GELU and its approximation.
 {batch,instance}_norm_{backward,forward}/{3x8x40/ncx,4x6x20/ncx}/{gelu,gelu_tanh}/{f32,bf16-f32}
 group_norm_{backward,forward}/2x6x27/ncx/groups_3/{gelu,gelu_tanh}/{f32,f16-f32}

@@ -174,6 +174,11 @@ impl Operator {
                  [default: the file's metadata, else -1]",
             )
         };
+        let zero_centered_gamma = named::<bool>(
+            "zero_centered_gamma",
+            "Whether gamma is stored less 1, so that the layer scales by 1 + gamma [default: the file's metadata, else \
+             false]",
+        );
         let is_batch = matches!(self.norm, Norm::Batch(_));
         let mut flags = match &self.norm {
             Norm::Batch(_) => vec![
@@ -247,6 +252,7 @@ impl Operator {
             ],
             _ => vec![epsilon(of_variance)],
         };
+        flags.push(zero_centered_gamma);
         match &self.pass {
             Pass::Forward(_) if is_batch => flags.extend([
                 number(
@@ -358,6 +364,7 @@ impl Operator {
         let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
             .with_epsilon(epsilon.unwrap_or(1e-5))
             .with_params(has(Tensor::Gamma), has(Tensor::Beta))
+            .with_zero_centered_gamma(given.named("zero_centered_gamma")?.unwrap_or(false))
             .with_epilogue(Epilogue::new(residual, activation));
         let counts_for_activation = activation != Activation::None && residual == Residual::None;
         if param_grads == ParamGrads::Neither && operation.gamma {
@@ -395,6 +402,9 @@ fn attributes_of(operation: &Operation) -> String {
     text += &format!(", epsilon {:e}", operation.epsilon);
     if matches!(operation.norm, Norm::Layer { .. }) {
         text += &format!(", use_affine {}", operation.gamma);
+    }
+    if operation.zero_centered_gamma {
+        text += ", zero-centered gamma";
     }
     if operation.epilogue.activation != Activation::None {
         text += &format!(", {}", operation.epilogue.activation);

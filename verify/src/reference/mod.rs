@@ -164,6 +164,21 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
             return Err(Error::argument(tensor, format!("{expected} elements"), got));
         }
     }
+    let gamma = match inputs.given(Tensor::Gamma) {
+        Some(gamma) if operation.zero_centered_gamma => {
+            memory::collect(OF_CHANNELS, gamma.iter().map(|gamma| gamma + 1.0))?
+        }
+        _ => Vec::new(),
+    };
+    let with_gamma: Vec<_> = inputs
+        .0
+        .iter()
+        .map(|&(tensor, values)| match tensor {
+            Tensor::Gamma if operation.zero_centered_gamma => (tensor, &*gamma),
+            _ => (tensor, values),
+        })
+        .collect();
+    let inputs = Inputs(&with_gamma);
     let indices = Indices::new(&operation.axes())?;
     let mut results = match &operation.pass {
         Pass::Backward(backward) => backward::compute(operation, *backward, &indices, inputs)?,
