@@ -16,7 +16,12 @@ cp "$binary" "$1/wgpu-norm"
 cp "$root/benches/peers/pytorch.py" "$root/docs/measuring-a-gpu.md" "$1/"
 echo '{ "file_format_version": "1.0.0", "ICD": { "library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0" } }' \
     >"$1/nvidia_icd.json"
-loader=$(ldconfig -p 2>/dev/null | awk '/libvulkan\.so\.1 .*x86-64/ { print $NF; exit }')
+case $(uname -m) in
+    x86_64) abi=x86-64 ;;
+    aarch64) abi=AArch64 ;;
+    *) abi=libc6 ;;
+esac
+loader=$(ldconfig -p 2>/dev/null | awk -v abi="$abi" '/libvulkan\.so\.1 / && index($0, abi) { print $NF; exit }')
 if [ -n "$loader" ]; then
     cp -L "$loader" "$1/libvulkan.so.1"
 else

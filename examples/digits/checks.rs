@@ -21,7 +21,12 @@ impl Errors {
             return Err("nothing was compared".to_owned());
         };
         match *error <= 1.0 {
-            true => Ok(format!("within {error:.3} of the tolerance, at {tensor}")),
+            true => {
+                let percent = 100.0 * error;
+                Ok(format!(
+                    "largest error {percent:.0} % of what rounding may cause, in {tensor}"
+                ))
+            }
             false => Err(format!("{tensor} is off by {error:.3} times the tolerance")),
         }
     }

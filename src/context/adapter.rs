@@ -162,7 +162,9 @@ impl ContextOptions {
                 "no backend is compiled in: turn on this crate's feature native, or web for browsers"
                     .to_owned()
             } else if seen.is_empty() {
-                "the machine has no graphics driver for these backends".to_owned()
+                "no driver was found for these backends; on Linux, the package mesa-vulkan-drivers has one that needs no \
+                 GPU"
+                    .to_owned()
             } else {
                 seen.join("; ")
             };

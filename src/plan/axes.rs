@@ -212,6 +212,15 @@ impl Axes {
         }
     }
 
+    /// Whether they are those of rows, along which parameters vary.
+    pub fn are_rows(&self) -> bool {
+        match *self.0.as_slice() {
+            [row] => row.reduced && row.parameter,
+            [line, row] => is_line(&line) && row.reduced && row.parameter,
+            _ => false,
+        }
+    }
+
     /// The length of the statistics.
     pub fn statistics(&self) -> u64 {
         self.product(|axis| !axis.reduced)

@@ -10,7 +10,7 @@ use crate::options::RunningVariance;
 use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Tensor, Through};
 
 /// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not
-/// from the axes, which two norms may have alike.
+/// from the axes, which two norms may have alike; but axes norm of rows is layer or RMS norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Channels,
@@ -39,6 +39,17 @@ pub(crate) struct Problem {
     slots: Vec<Slot>,
 }
 
+/// Whether layer and RMS norm have everything that an axes norm needs.
+fn rows_suffice(operation: &Operation) -> bool {
+    let has_body = match (operation.norm.is_centered(), operation.pass) {
+        (_, Pass::Inference) => false,
+        (true, _) => true,
+        (false, Pass::Forward(_)) => !operation.beta,
+        (false, Pass::Backward(_)) => false, // RMS norm's gradient has no diff_beta
+    };
+    has_body && operation.epilogue.residual == Residual::None
+}
+
 impl Problem {
     /// The problem of a checked operation.
     pub fn new(operation: &Operation) -> Self {
@@ -55,15 +66,25 @@ impl Problem {
         let ignores_gamma = backward.is_some_and(|b| b.param_grads == ParamGrads::Neither);
         let epilogue = operation.epilogue;
         let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
-        let family = match operation.norm {
-            Norm::Batch(_) => Family::Channels,
-            _ if operation.norm.is_over_rows() => Family::Rows,
-            _ => Family::Groups,
+        let axes = Axes::new(operation);
+        let as_rows = axes.are_rows() && rows_suffice(operation);
+        let (family, body_of) = match &operation.norm {
+            Norm::Batch(_) => (Family::Channels, operation.norm.clone()),
+            Norm::Axes { centered, .. } if as_rows => {
+                let begin_axis = -1;
+                let norm = match centered {
+                    true => Norm::Layer { begin_axis },
+                    false => Norm::Rms { begin_axis },
+                };
+                (Family::Rows, norm)
+            }
+            norm if norm.is_over_rows() => (Family::Rows, norm.clone()),
+            norm => (Family::Groups, norm.clone()),
         };
         Self {
             family,
-            axes: Axes::new(operation),
-            body: Body::of(&operation.norm, operation.pass),
+            axes,
+            body: Body::of(&body_of, operation.pass),
             epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,

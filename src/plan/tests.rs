@@ -283,10 +283,16 @@ impl Random {
     pub fn axes_norm(&mut self, grid: Grid) -> Operation {
         let [n, c, x] = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
         let shape = [n, self.of(&[1, 2, 3]), c, self.of(&[1, 2, 4]), x];
-        let axes: Vec<i64> = (0..5).filter(|_| self.flag()).collect();
+        let mut axes: Vec<i64> = (0..5).filter(|_| self.flag()).collect();
+        let mut param_axes = (0..5).filter(|_| self.flag()).collect();
+        // Rows are rare among random axes.
+        if axes.is_empty() || self.below(4) == 0 {
+            axes = vec![2, 3, 4];
+            param_axes = axes.clone();
+        }
         let norm = Norm::Axes {
-            axes: if axes.is_empty() { vec![-1] } else { axes },
-            param_axes: (0..5).filter(|_| self.flag()).collect(),
+            axes,
+            param_axes,
             centered: self.flag(),
         };
         let types = self.types();

@@ -58,7 +58,7 @@ use crate::{
 /// # Errors
 ///
 /// Those of [`Operation::run_into`]; [`Error::Argument`] if ranks cannot share src along its first axis, the samples:
-/// batch norm with broadcast parameters, rows of more than one sample, or too many channels for halves;
+/// batch norm with broadcast parameters, statistics of more than one sample of other norms, or too many channels for halves;
 /// [`Error::Ranks`] if operations differ or another rank fails.
 pub async fn run_into<G: AllGather>(
     operation: &Operation,
@@ -127,6 +127,10 @@ fn check_samples(operation: &Operation) -> Result<(), Error> {
             "NCX or NXC, since ranks share the first axis",
             "broadcast".to_owned(),
         ),
+        (Norm::Axes { axes, .. }, _) if !operation.norm.is_of_samples(&operation.shape) => {
+            let expected = "axes after the first, along which ranks share src";
+            refused("axes", expected, format!("{axes:?}"))
+        }
         (norm, Some(begin_axis)) if !norm.is_of_samples(&operation.shape) => {
             let expected = "an axis after the first, along which ranks share src";
             refused("begin_norm_axis", expected, begin_axis.to_string())

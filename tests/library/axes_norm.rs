@@ -1,6 +1,7 @@
 //! Norm over any axes: numbers worked out by hand, identities with the other norms, errors. For every shape, see
 //! verify.rs.
 
+use crate::common::data::near;
 use crate::common::errors::says;
 use crate::common::{one, subjects};
 use pollster::block_on;
@@ -12,15 +13,6 @@ use wgpu_norm::{
     Activation, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward, ForwardArgs,
     GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, Ranks, Tensor,
 };
-
-fn near(got: &[f32], want: &[f32]) {
-    assert_eq!(got.len(), want.len());
-    let mut pairs = got.iter().zip(want);
-    assert!(
-        pairs.all(|(got, want)| (got - want).abs() < 1e-5),
-        "{got:?}, not {want:?}"
-    );
-}
 
 /// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around
 /// its mean has r = 1/2.

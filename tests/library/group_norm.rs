@@ -2,7 +2,7 @@
 //! errors. For every kernel with any shape, see verify.rs.
 
 use crate::common::buffers::{Buffers, Room, submit, with};
-use crate::common::data::{Problem, Random, assert_close, close};
+use crate::common::data::{Problem, Random, assert_close, close, near};
 use crate::common::errors::{says, still_works};
 use crate::common::{Noop, Subject, one, random_cases, subjects};
 use pollster::block_on;
@@ -22,15 +22,6 @@ fn options(groups: usize) -> GroupNormOptions {
 fn operation(pass: impl Into<Pass>, groups: usize, shape: &[usize]) -> Operation {
     let format = DataFormat::Ncx;
     Operation::new(Norm::Group { groups, format }, pass, shape, DType::F32).with_epsilon(1.0)
-}
-
-fn near(got: &[f32], want: &[f32]) {
-    assert_eq!(got.len(), want.len());
-    let mut pairs = got.iter().zip(want);
-    assert!(
-        pairs.all(|(got, want)| (got - want).abs() < 1e-5),
-        "{got:?}, not {want:?}"
-    );
 }
 
 /// Two samples of four channels with one element, in two groups. With epsilon 1, a group of ±√3 around its mean has

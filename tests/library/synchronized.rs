@@ -473,6 +473,11 @@ fn any_operation() {
         Norm::Batch(Channels::Axis(format)),
         Norm::Group { groups: 2, format },
         Norm::Instance { format },
+        Norm::Axes {
+            axes: vec![2],
+            param_axes: vec![0, 1],
+            centered: false,
+        },
     ];
     let mut operations = vec![];
     for norm in [&followed[..], &[layer, rms]].concat() {
@@ -553,7 +558,17 @@ fn any_operation() {
     let rows = of(&Norm::Rms { begin_axis: 0 }, Forward::default().into());
     let broadcast = Norm::Batch(Channels::Broadcast(vec![1, 4, 1]));
     let broadcast = of(&broadcast, Pass::Inference);
-    for (operation, argument) in [(rows, "begin_norm_axis"), (broadcast, "data_format")] {
+    let samples = Norm::Axes {
+        axes: vec![0],
+        param_axes: vec![1],
+        centered: true,
+    };
+    let samples = of(&samples, Forward::default().into());
+    for (operation, argument) in [
+        (rows, "begin_norm_axis"),
+        (broadcast, "data_format"),
+        (samples, "axes"),
+    ] {
         let errors = on_ranks(2, |rank| {
             block_on(run_into(&operation, gpu, rank, &[], &mut [])).unwrap_err()
         });

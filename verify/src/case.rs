@@ -203,7 +203,7 @@ impl FromStr for Case {
         let refused = |expected: &str, got: &str| Error::argument("case", expected, got);
         let mut tokens = text.split('/');
         let name = tokens.next().unwrap_or_default();
-        let shape = tokens.next().unwrap_or_default();
+        let shape = tokens.next().unwrap_or("nothing");
         let Some(shape) = read_shape(shape) else {
             return Err(refused("a shape such as 2x3x5 after the operator", shape));
         };

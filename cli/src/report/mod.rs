@@ -75,6 +75,9 @@ pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
         run.part(index)?;
     }
     drop(run.progress);
+    if let Some(verdict) = &run.data.verify {
+        stdout::line(format_args!("\nresults against float64: {}", verdict.words))?;
+    }
     stdout::line(format_args!("\n{}", run.folder.page()))?;
     match run.data.failure() {
         Some(what) => Err(Failure::Report { what }),

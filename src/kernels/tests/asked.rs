@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trait {
     Epilogue(Epilogue),
+    ZeroCenteredGamma(bool),
     /// The types of data, parameters and statistics.
     Types([DType; 3]),
     Access(Access),
@@ -31,7 +32,11 @@ pub enum Trait {
 /// A variant's traits: all but the sizes, which the texts have as constants.
 pub fn traits(variant: &Variant) -> Vec<Trait> {
     let mut traits = vec![
-        Trait::Epilogue(variant.epilogue),
+        Trait::Epilogue(Epilogue {
+            zero_centered_gamma: false,
+            ..variant.epilogue
+        }),
+        Trait::ZeroCenteredGamma(variant.epilogue.zero_centered_gamma),
         Trait::Types([variant.data, variant.params, variant.statistics]),
         Trait::Access(variant.access),
         Trait::InPlace(variant.in_place),

@@ -127,15 +127,35 @@ impl MeanVarianceNormalization1 {
         bias_dimensions: Option<&[usize]>,
     ) -> Result<Operation, Error> {
         required_attribute("NormalizeVariance", self.normalize_variance)?;
-        let fused = self.fused_activation;
-        let parameters = [scale_dimensions, bias_dimensions];
-        over_axes::<T>(
-            &self.axes,
-            self.epsilon,
-            fused,
-            input_dimensions,
-            parameters,
-        )
+        if let (Some(scale), Some(bias)) = (scale_dimensions, bias_dimensions)
+            && scale != bias
+        {
+            let expected = format!("gamma's sizes, {scale:?}, on device buffers");
+            let got = format!("{bias:?}");
+            return Err(Error::argument(Tensor::Beta.name(), expected, got));
+        }
+        let given = [
+            (Tensor::Gamma, scale_dimensions),
+            (Tensor::Beta, bias_dimensions),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(tensor, own)| Some((tensor, own?)));
+        let common = common_dimensions(input_dimensions, given)?;
+        let along = (0..).zip(&common).filter(|(_, size)| **size != 1);
+        // A number that overflows is no axis.
+        let axes = self.axes.iter();
+        let axes = axes.map(|&axis| i64::try_from(axis).unwrap_or(i64::MAX));
+        let norm = Norm::Axes {
+            axes: axes.collect(),
+            param_axes: along.map(|(axis, _)| axis).collect(),
+            centered: true,
+        };
+        let params = (scale_dimensions.is_some(), bias_dimensions.is_some());
+        let (pass, epsilon) = (Forward::default(), self.epsilon);
+        let plain = operation::<T, T, T::Sum>(norm, pass, input_dimensions, epsilon, params)?;
+        let epilogue = Epilogue::new(Residual::None, activation(self.fused_activation));
+        Ok(plain.with_epilogue(epilogue))
     }
 
     /// Computes OutputTensor from tensors in host memory.
@@ -148,10 +168,27 @@ impl MeanVarianceNormalization1 {
         gpu: &GpuContext,
         inputs: MeanVarianceNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        run(gpu, inputs, |scale, bias| {
-            self.operation::<T>(inputs.input_dimensions, scale, bias)
-        })
-        .await
+        let given = [
+            (Tensor::Gamma, inputs.scale_tensor),
+            (Tensor::Beta, inputs.bias_tensor),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(tensor, own)| Some((tensor, own?)));
+        let dimensions = given.clone().map(|(tensor, own)| (tensor, own.dimensions));
+        let common = common_dimensions(inputs.input_dimensions, dimensions)?;
+        let scale = inputs.scale_tensor.map(|_| &*common);
+        let bias = inputs.bias_tensor.map(|_| &*common);
+        let operation = self.operation::<T>(inputs.input_dimensions, scale, bias)?;
+        let mut expanded = Vec::new();
+        for (tensor, own) in given {
+            expanded.push((tensor, expand(tensor.name(), own, &common)?));
+        }
+        let mut call = Call::new(operation, inputs.input_tensor);
+        for (tensor, values) in &expanded {
+            call = call.with(*tensor, &**values);
+        }
+        Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
     }
 }
 
@@ -167,7 +204,19 @@ impl MeanVarianceNormalization2 {
         }
     }
 
-    /// The operator as an operation, for scale and bias of these sizes.
+    /// The operator that it is, if both attributes are true.
+    fn checked(&self) -> Result<MeanVarianceNormalization1, Error> {
+        required_attribute("UseMean", self.use_mean)?;
+        required_attribute("UseVariance", self.use_variance)?;
+        Ok(MeanVarianceNormalization1 {
+            axes: self.axes.clone(),
+            normalize_variance: true,
+            epsilon: self.epsilon,
+            fused_activation: self.fused_activation,
+        })
+    }
+
+    /// Likewise [`MeanVarianceNormalization1::operation`].
     ///
     /// # Errors
     ///
@@ -178,33 +227,21 @@ impl MeanVarianceNormalization2 {
         scale_dimensions: Option<&[usize]>,
         bias_dimensions: Option<&[usize]>,
     ) -> Result<Operation, Error> {
-        required_attribute("UseMean", self.use_mean)?;
-        required_attribute("UseVariance", self.use_variance)?;
-        let fused = self.fused_activation;
-        let parameters = [scale_dimensions, bias_dimensions];
-        over_axes::<T>(
-            &self.axes,
-            self.epsilon,
-            fused,
-            input_dimensions,
-            parameters,
-        )
+        let checked = self.checked()?;
+        checked.operation::<T>(input_dimensions, scale_dimensions, bias_dimensions)
     }
 
-    /// Computes OutputTensor from tensors in host memory.
+    /// Likewise [`MeanVarianceNormalization1::forward`].
     ///
     /// # Errors
     ///
-    /// Those of the operation, of a parameter's sizes, and of [`Operation::run_into`].
+    /// Those of [`MeanVarianceNormalization1::forward`]; [`Error::Argument`] without UseMean or UseVariance.
     pub async fn forward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: MeanVarianceNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        run(gpu, inputs, |scale, bias| {
-            self.operation::<T>(inputs.input_dimensions, scale, bias)
-        })
-        .await
+        self.checked()?.forward(gpu, inputs).await
     }
 }
 
@@ -214,73 +251,4 @@ fn required_attribute(name: &'static str, is: bool) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::argument(name, "true", false)),
     }
-}
-
-/// The operation over these axes, with scale and bias of these dimensions.
-fn over_axes<T: DataType>(
-    axes: &[usize],
-    epsilon: f32,
-    fused: Option<FusedActivation>,
-    input: &[usize],
-    [scale, bias]: [Option<&[usize]>; 2],
-) -> Result<Operation, Error> {
-    if let (Some(scale), Some(bias)) = (scale, bias)
-        && scale != bias
-    {
-        let expected = format!("gamma's sizes, {scale:?}, on device buffers");
-        let got = format!("{bias:?}");
-        return Err(Error::argument(Tensor::Beta.name(), expected, got));
-    }
-    let given = [(Tensor::Gamma, scale), (Tensor::Beta, bias)];
-    let given = given
-        .into_iter()
-        .filter_map(|(tensor, own)| Some((tensor, own?)));
-    let common = common_dimensions(input, given)?;
-    let norm = Norm::Axes {
-        // A number that overflows is no axis.
-        axes: axes
-            .iter()
-            .map(|&axis| i64::try_from(axis).unwrap_or(i64::MAX))
-            .collect(),
-        param_axes: (0..)
-            .zip(&common)
-            .filter(|(_, size)| **size != 1)
-            .map(|(axis, _)| axis)
-            .collect(),
-        centered: true,
-    };
-    let params = (scale.is_some(), bias.is_some());
-    let plain = operation::<T, T, T::Sum>(norm, Forward::default(), input, epsilon, params)?;
-    Ok(plain.with_epilogue(Epilogue::new(Residual::None, activation(fused))))
-}
-
-/// Runs the operation for scale and bias of common sizes.
-async fn run<T: DataType>(
-    gpu: &GpuContext,
-    inputs: MeanVarianceNormalizationInputs<'_, T>,
-    operation: impl Fn(Option<&[usize]>, Option<&[usize]>) -> Result<Operation, Error>,
-) -> Result<Vec<T>, Error> {
-    let given = [
-        (Tensor::Gamma, inputs.scale_tensor),
-        (Tensor::Beta, inputs.bias_tensor),
-    ];
-    let given = || {
-        given
-            .into_iter()
-            .filter_map(|(tensor, own)| Some((tensor, own?)))
-    };
-    let dimensions = given().map(|(tensor, own)| (tensor, own.dimensions));
-    let common = common_dimensions(inputs.input_dimensions, dimensions)?;
-    let scale = inputs.scale_tensor.map(|_| &*common);
-    let bias = inputs.bias_tensor.map(|_| &*common);
-    let operation = operation(scale, bias)?;
-    let mut expanded = Vec::new();
-    for (tensor, own) in given() {
-        expanded.push((tensor, expand(tensor.name(), own, &common)?));
-    }
-    let mut call = Call::new(operation, inputs.input_tensor);
-    for (tensor, values) in &expanded {
-        call = call.with(*tensor, &**values);
-    }
-    Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
 }

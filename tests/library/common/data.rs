@@ -317,3 +317,13 @@ pub fn sizes() -> [(&'static str, Tuning); 3] {
         ("small", small),
     ]
 }
+
+/// Asserts that numbers are those worked out by hand.
+pub fn near(got: &[f32], want: &[f32]) {
+    assert_eq!(got.len(), want.len());
+    let mut pairs = got.iter().zip(want);
+    assert!(
+        pairs.all(|(got, want)| (got - want).abs() < 1e-5),
+        "{got:?}, not {want:?}"
+    );
+}
