@@ -4,10 +4,10 @@
 
 const same_columns: bool = true; // at the same position in any row, an invocation has the same ones
 
-// gamma and beta of a vec4's columns; past the row's end, those of its last vec4.
-fn params_of(vec4_index: u32, misalignment: u32) -> Params {
+// gamma and beta of a vec4's columns, from vec4 `first` on; past the row's end, those of its last vec4.
+fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
-    return load_params(min(vec4_index, uniforms.row_vec4s - 1u));
+    return load_params(first + min(vec4_index, uniforms.row_vec4s - 1u));
 }
 
 // Stores a vector that is in the row.

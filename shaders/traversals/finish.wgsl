@@ -45,7 +45,6 @@ fn finish(
     if !from_sums {
         // In three tiers, so that rounding errors of one sign do not pile up in a channel of millions of equal
         // terms: 32 partial sums, 32 such sums, and all of those.
-        let first_pair = uniforms.partials + 2u * min(vec4_index, vec4s - 1u);
         var some = Accumulator();
         var many = Accumulator();
         var count_added = 0u;
@@ -53,7 +52,7 @@ fn finish(
         let end = min(uniforms.partial_count, start + uniforms.subtotal_partials);
         for (var partial = start + local % threads; partial < end; partial += threads) {
             if paired {
-                let index = first_pair + partial * uniforms.partial_stride;
+                let index = uniforms.partials + pairs_of(min(vec4_index, vec4s - 1u), partial);
                 some = merge(some, accumulator_of_pairs(load_workspace(index), load_workspace(index + 1u)));
             } else {
                 some = merge(some, accumulator_of(load_records(vec4(uniforms.partials) + records_of(channel, partial))));

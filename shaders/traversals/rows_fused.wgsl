@@ -8,6 +8,7 @@
 // An invocation walks some rows. The sums of each column, for layer norm of diff_dst and diff_dst · x̂, stay in
 // registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
 // each row's words of it are stored separately; of a word that two rows share (`shares_words`), each row's half is.
+// Where each sample has parameters of its own (`of_samples`), the rows of a tile belong to one sample.
 //
 // Bindings of a gradient: src, diff_dst, mean, variance (for RMS norm mean_square), gamma (optional: 1), beta (with an
 // activation) read; workspace written; diff_src written, or diff_dst in place.
@@ -28,14 +29,16 @@ fn rows_fused(
 
     let thread = local % threads_per_row;
     let row_vectors = uniforms.row_vec4s / vector_vec4s;
-    let rows = rows_of(tile);
+    let rows = rows_of_tile(tile);
+    var end_row = uniforms.rows;
+    if of_samples { end_row = rows.y; }
     let misalignment = misalignment_of(rows.x + local / threads_per_row);
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            params[p][k] = params_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment);
+            params[p][k] = params_of(first_param(tile), (thread + p * threads_per_row) * vector_vec4s + k, misalignment);
             sums[p][k] = Accumulator();
         }
     }
@@ -44,8 +47,8 @@ fn rows_fused(
     for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
         // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
         let own = first + local / threads_per_row;
-        let row = min(own, uniforms.rows - 1u);
-        let end = select(0u, uniforms.columns, own < uniforms.rows);
+        let row = min(own, end_row - 1u);
+        let end = select(0u, uniforms.columns, own < end_row);
         var coefficients = coefficients_of(splat(record_of_coefficients(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_vector_of(row);
         coefficients = begin_row(coefficients, splat_inputs(load_vector_inputs(row_start)[0], misalignment));
@@ -65,7 +68,7 @@ fn rows_fused(
                     // Where rows are not aligned, `inside` has already left out rows past the last.
                     var counted = own_terms;
                     if aligned && threads_per_row < workgroup_size {
-                        counted = terms(element, own_coefficients, inside & vec4(own < uniforms.rows));
+                        counted = terms(element, own_coefficients, inside & vec4(own < end_row));
                     }
                     sums[p][k] = merge(sums[p][k], counted);
                 }
@@ -85,17 +88,17 @@ fn rows_fused(
             }
             coefficients = with_sums(coefficients, accumulator_of(splat(words_of_total(row_sum(local, threads_per_row, total)))), scalars());
         }
-        if kept && thread == 0u && own < uniforms.rows {
+        if kept && thread == 0u && own < end_row {
             store_workspace(uniforms.stats + row, record_of_row(coefficients, real(uniforms.columns)));
         }
-        if stored && thread == 0u && own < uniforms.rows { store_row(row, coefficients); }
+        if stored && thread == 0u && own < end_row { store_row(row, coefficients); }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
                 outputs[k] = result(elements[p][k], with_params(coefficients, params[p][k]));
             }
-            if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < uniforms.rows) {
+            if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < end_row) {
                 store_in_row(row_start + column, outputs, columns_of(column, misalignment), end);
             }
         }
@@ -108,6 +111,20 @@ fn rows_fused(
             write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
         }
     }
+}
+
+// The first row of a workgroup, and the end of its rows. A sample's rows have `param_tiles` tiles.
+fn rows_of_tile(tile: u32) -> vec2<u32> {
+    if !of_samples { return rows_of(tile); }
+    let first = tile / uniforms.param_tiles * uniforms.param_rows;
+    let start = first + tile % uniforms.param_tiles * uniforms.tile_rows;
+    return vec2(start, min(start + uniforms.tile_rows, first + uniforms.param_rows));
+}
+
+// The first vec4 of a tile's gamma and beta.
+fn first_param(tile: u32) -> u32 {
+    if of_samples { return tile / uniforms.param_tiles * uniforms.row_vec4s; }
+    return 0u;
 }
 
 // Says which of a vec4's elements are in the row. Where rows are aligned, it does not leave out rows past the last.

@@ -30,6 +30,8 @@ constants! {
         stored: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
+        /// Each sample, of `param_rows` rows, has parameters of its own.
+        of_samples: bool,
         /// A workgroup adds up its sums of a column before it writes them.
         add_thread_rows: bool,
     }
@@ -38,6 +40,9 @@ constants! {
 uniforms! {
     struct RowsFusedUniforms {
         tiles: RowTiles,
+        param_rows: u32,
+        /// The tiles of these rows.
+        param_tiles: u32,
         partials: u32,
         stats: u32,
         scalars: Scalars,

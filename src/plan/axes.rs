@@ -221,6 +221,20 @@ impl Axes {
         }
     }
 
+    /// The number of neighbouring rows that share parameters, if the elements are rows and each sample has parameters of
+    /// its own.
+    pub fn rows_of_a_sample(&self) -> Option<u64> {
+        let is_sample = |axis: &Axis| !axis.reduced && axis.parameter;
+        let is_row = |axis: &Axis| axis.reduced && axis.parameter;
+        match self.0.as_slice() {
+            [sample, row] if is_sample(sample) && is_row(row) => Some(1),
+            [sample, line, row] if is_sample(sample) && is_line(line) && is_row(row) => {
+                Some(line.size as u64)
+            }
+            _ => None,
+        }
+    }
+
     /// The length of the statistics.
     pub fn statistics(&self) -> u64 {
         self.product(|axis| !axis.reduced)

@@ -8,7 +8,7 @@ use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, Phases, Planner};
+use super::{Binding, Dispatch, Phases, Planner, word};
 use crate::{Algorithm, Error, Tensor};
 
 /// A reduction that also writes `results`, where it reads diff_dst.
@@ -128,19 +128,21 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
         let by_row = problem.axes.by_row();
-        let algorithm = self.choose_rows(&RowsOf {
+        let rows = RowsOf {
             by_row,
             tensors: tensors.clone(),
-        })?;
+            rows_of_a_sample: problem.axes.rows_of_a_sample(),
+        };
+        let algorithm = self.choose_rows(&rows)?;
         let (mut dispatches, of_columns) = match algorithm {
             _ if by_row.elements() == 0 => {
-                let none = Partials::none(by_row.inner, Region { first: 0 });
+                let parameters = word(problem.axes.parameters());
+                let none = Partials::none(parameters, Region { first: 0 });
                 (vec![], Some(none))
             }
             Algorithm::RowsInRegisters => {
                 let scalars = problem.scalars();
-                let (dispatches, partials) =
-                    self.rows_fused(&by_row, tensors, scalars, None, workspace)?;
+                let (dispatches, partials) = self.rows_fused(&rows, scalars, None, workspace)?;
                 (dispatches, Some(partials))
             }
             _ => {

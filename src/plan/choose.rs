@@ -61,6 +61,8 @@ pub(crate) struct RowsOf {
     /// The elements by row; the parameters vary by column.
     pub by_row: Grid,
     pub tensors: Tensors,
+    /// The rows that share parameters, if not all do.
+    pub rows_of_a_sample: Option<u64>,
 }
 
 /// Batch norm in one dispatch.
@@ -133,13 +135,16 @@ const ROWS: [Candidate<RowsOf>; 2] = [
     Candidate {
         algorithm: Algorithm::RowsInRegisters,
         unsupported_reason: |planner, problem| {
-            planner.rows_in_registers_unsupported_reason(&problem.by_row, &problem.tensors)
+            planner.rows_in_registers_unsupported_reason(problem)
         },
         is_profitable: |_, _| true,
     },
     Candidate {
         algorithm: Algorithm::RowsReadTwice,
-        unsupported_reason: |_, _| None,
+        unsupported_reason: |_, problem| {
+            let own = "each sample has parameters of its own";
+            problem.rows_of_a_sample.map(|_| own.to_owned())
+        },
         is_profitable: |_, _| true,
     },
 ];

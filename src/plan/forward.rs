@@ -108,10 +108,12 @@ impl Planner<'_> {
         };
         let tensors = problem.tensors();
         let by_row = problem.axes.by_row();
-        let algorithm = in_registers.choose_rows(&RowsOf {
+        let rows = RowsOf {
             by_row,
             tensors: tensors.clone(),
-        })?;
+            rows_of_a_sample: problem.axes.rows_of_a_sample(),
+        };
+        let algorithm = in_registers.choose_rows(&rows)?;
         let derived = problem.derived(&tensors);
         let keeps_statistics = !tensors.results.is_empty();
         let mut dispatches = Vec::new();
@@ -125,8 +127,7 @@ impl Planner<'_> {
                 true => Some(workspace.reserve(by_row.channels.into())?),
                 false => None,
             };
-            let (fused, _) =
-                in_registers.rows_fused(&by_row, &tensors, derived.scalars, kept, workspace)?;
+            let (fused, _) = in_registers.rows_fused(&rows, derived.scalars, kept, workspace)?;
             dispatches.extend(fused);
             if let Some(kept) = kept {
                 let rows = by_row.channels;

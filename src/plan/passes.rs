@@ -40,6 +40,13 @@ pub(super) fn in_phases(
 
 /// The dispatches of an operation.
 pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
+    match (plan_family(profile, problem), problem.by_channels()) {
+        (Err(Error::Algorithm { .. }), Some(by_channels)) => plan_family(profile, &by_channels),
+        (planned, _) => planned,
+    }
+}
+
+fn plan_family(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
     let planner = Planner {
         profile,
         body: problem.body,

@@ -24,6 +24,8 @@ pub(crate) struct Problem {
     pub family: Family,
     pub axes: Axes,
     pub body: Body,
+    /// The body by channels, for rows that can also be planned so.
+    body_by_channels: Option<Body>,
     pub epilogue: Epilogue,
     pub types: DTypes,
     pub epsilon: f64,
@@ -67,7 +69,8 @@ impl Problem {
         let epilogue = operation.epilogue;
         let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
         let axes = Axes::new(operation);
-        let as_rows = axes.are_rows() && rows_suffice(operation);
+        let are_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
+        let as_rows = are_rows && rows_suffice(operation);
         let (family, body_of) = match &operation.norm {
             Norm::Batch(_) => (Family::Channels, operation.norm.clone()),
             Norm::Axes { centered, .. } if as_rows => {
@@ -85,6 +88,8 @@ impl Problem {
             family,
             axes,
             body: Body::of(&body_of, operation.pass),
+            body_by_channels: (body_of != operation.norm)
+                .then(|| Body::of(&operation.norm, operation.pass)),
             epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
@@ -99,6 +104,16 @@ impl Problem {
             gamma_counts: !ignores_gamma || gamma_ignored,
             slots: operation.bound(),
         }
+    }
+
+    /// The same problem with each position in a row as a channel, if it has such a plan.
+    pub fn by_channels(&self) -> Option<Self> {
+        Some(Self {
+            family: Family::Groups,
+            body: self.body_by_channels?,
+            body_by_channels: None,
+            ..self.clone()
+        })
     }
 
     /// The same problem for `lines` of its samples or rows.

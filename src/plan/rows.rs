@@ -1,6 +1,6 @@
 //! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
 
-use super::axes::Grid;
+use super::axes::{Grid, MixedAxes};
 use super::finish::Partials;
 use super::windows::Window;
 use super::workspace::Region;
@@ -90,6 +90,8 @@ pub(crate) struct Walk {
     /// Workgroups that share `tile_rows` rows, divided by the rows' positions in a vec4.
     pub misalignments: u64,
     pub tile_rows: u64,
+    /// The neighbouring rows that share parameters, which tiles keep apart.
+    pub param_rows: u64,
     /// Whether a workgroup adds up its sums of a column before it writes them.
     pub add_thread_rows: bool,
 }
@@ -97,7 +99,19 @@ pub(crate) struct Walk {
 impl Walk {
     /// The number of splits of `tile_rows` rows.
     pub fn splits(&self, rows: &Rows) -> u64 {
-        div_ceil(rows.rows, self.tile_rows)
+        rows.rows / self.param_rows.max(1) * self.splits_of_a_sample()
+    }
+
+    /// The number of splits of rows that share parameters.
+    pub fn splits_of_a_sample(&self) -> u64 {
+        div_ceil(self.param_rows, self.tile_rows)
+    }
+
+    /// The first element of a split.
+    pub fn start(&self, rows: &Rows, split: u64) -> u64 {
+        let splits = self.splits_of_a_sample().max(1);
+        let row = split / splits * self.param_rows + split % splits * self.tile_rows;
+        (row * rows.columns).min(rows.elements())
     }
 
     /// Partial sums of a column that a split leaves.
@@ -136,6 +150,21 @@ impl Walk {
     pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
         let count = splits * self.partials_of_a_column(rows);
         let columns = word(rows.columns);
+        if self.param_rows != rows.rows {
+            // Each sample's, one after another.
+            let samples = word(rows.rows / self.param_rows.max(1));
+            let of_a_sample = self.splits_of_a_sample() * self.partials_of_a_column(rows);
+            let mut axes = MixedAxes::default();
+            let sizes = [samples, word(of_a_sample), columns];
+            for (axis, size) in axes.sizes.iter_mut().zip(sizes) {
+                *axis = size;
+            }
+            let parameters = word(u64::from(samples) * rows.columns);
+            return Partials {
+                mixed: Some((axes, 0b101)),
+                ..Partials::paired(region, parameters, of_a_sample)
+            };
+        }
         match rows.aligned() {
             true => Partials::paired(region, columns, count),
             false => Partials::plain(region, columns, count, rows.columns),
@@ -199,6 +228,7 @@ impl Planner<'_> {
             step,
             misalignments: step / at_once,
             tile_rows: walked * step,
+            param_rows: rows.rows,
             add_thread_rows: at_once > 1 && self.adds_up_walks(walked),
         }
     }

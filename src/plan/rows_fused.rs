@@ -1,6 +1,7 @@
 //! The fused row kernel: when registers hold the rows, tiles and windows.
 
 use super::axes::Grid;
+use super::choose::RowsOf;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
@@ -15,11 +16,10 @@ use std::ops::Range;
 
 impl Planner<'_> {
     /// Why a fused kernel cannot do rows, if it cannot.
-    pub fn rows_in_registers_unsupported_reason(
-        &self,
-        by_row: &Grid,
-        tensors: &Tensors,
-    ) -> Option<String> {
+    pub fn rows_in_registers_unsupported_reason(&self, problem: &RowsOf) -> Option<String> {
+        let RowsOf {
+            by_row, tensors, ..
+        } = problem;
         let rows = self.rows_of_registers(by_row);
         let most = most_vectors(self.row_vec4s(), rows.vector_vec4s);
         if rows.column_vectors > most || rows.tile_vectors() < rows.row_vectors() {
@@ -28,11 +28,16 @@ impl Planner<'_> {
                 rows.columns
             ));
         }
-        if !self
-            .rounds_of_rows(&rows, &self.walk(&rows, 1), tensors)
-            .fit()
-        {
+        let walk = self.walk_of_registers(&rows, problem.rows_of_a_sample);
+        let rounds = self.rounds_of_rows(&rows, &walk, tensors);
+        if !rounds.fit() {
             return Some("its partial sums would outgrow the tensor".to_owned());
+        }
+        if problem.rows_of_a_sample.is_some() && !(rows.aligned() && rounds.at_once()) {
+            return Some(
+                "each sample has parameters of its own, whose sums do not fit or begin inside a vec4"
+                    .to_owned(),
+            );
         }
         let all = tensors.bound_at_once();
         let outputs = tensors.results.len() * usize::from(!self.stores_statistics(tensors));
@@ -103,18 +108,33 @@ impl Planner<'_> {
         (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
     }
 
+    /// The rows of a workgroup: some of those that share parameters.
+    fn walk_of_registers(&self, rows: &Rows, rows_of_a_sample: Option<u64>) -> Walk {
+        let walk = self.walk(rows, 1);
+        match rows_of_a_sample {
+            None => walk,
+            Some(param_rows) => Walk {
+                tile_rows: walk.tile_rows.min(param_rows.next_multiple_of(walk.step)),
+                param_rows,
+                ..walk
+            },
+        }
+    }
+
     /// All of the pass except the last sums of columns, which are left as partial sums. The rows' records go to `kept`.
     pub fn rows_fused(
         &self,
-        by_row: &Grid,
-        tensors: &Tensors,
+        problem: &RowsOf,
         scalars: Scalars,
         kept: Option<Region>,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let RowsOf {
+            by_row, tensors, ..
+        } = problem;
         let rows = &self.rows_of_registers(by_row);
-        let walk = self.walk(rows, 1);
-        let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
+        let walk = self.walk_of_registers(rows, problem.rows_of_a_sample);
+        let start = |split: u64| walk.start(rows, split);
         let kernel = RowsFused {
             threads_per_row: word(rows.threads_per_row),
             column_vectors: word(rows.column_vectors),
@@ -128,6 +148,7 @@ impl Planner<'_> {
             kept: kept.is_some(),
             stored: self.stores_statistics(tensors),
             summed: tensors.param_grads(),
+            of_samples: problem.rows_of_a_sample.is_some(),
             add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
         };
         let reduce = |region: Region, splits: Range<u64>| {
@@ -153,6 +174,8 @@ impl Planner<'_> {
                     bindings,
                     &RowsFusedUniforms {
                         tiles: walk.uniforms(rows, &window, range),
+                        param_rows: word(walk.param_rows),
+                        param_tiles: word(walk.splits_of_a_sample()),
                         partials: region.first,
                         stats: kept.map_or(0, |region| region.first),
                         scalars,
@@ -183,7 +206,11 @@ mod tests {
         let norm = Norm::Layer { begin_axis: -1 };
         let operation = Operation::new(norm, Backward::default(), &shape, planner.data);
         let problem = Problem::new(&operation);
-        planner.rows_in_registers_unsupported_reason(by_row, &problem.tensors())
+        planner.rows_in_registers_unsupported_reason(&RowsOf {
+            by_row: *by_row,
+            tensors: problem.tensors(),
+            rows_of_a_sample: None,
+        })
     }
 
     #[test]

@@ -191,6 +191,7 @@ impl Planner<'_> {
             step: at_once,
             misalignments: 1,
             tile_rows: walked * at_once,
+            param_rows: rows.rows,
             add_thread_rows: at_once > 1 && self.adds_up_walks(walked),
         }
     }

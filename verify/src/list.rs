@@ -71,6 +71,7 @@ axes_norm_{backward,forward}/{3x6x20/over_1/along_1,4x7x12/over_2/along_0-2,2x5x
 axes_norm_{backward,forward}/{5x6x7x9/over_0-2/along_0-1,5x6x3x36/over_1-2/along_0-2,3x4x5x6/over_0-3/along_1-3,4x6x8/over_0/along_0-2}/{f32/uncentered,f32,f16}
 axes_norm_{backward,forward}/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu,silu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{23x101,6x192}/{f32,bf16}/{rows_in_registers,rows_read_twice}
+axes_norm_{backward,forward}/{3x7x192/along_0-2/over_2,2x5x300/along_0-2/over_2,300x5x8/along_0-2/over_2,40x64/along_0-1/over_1}/{f32,bf16-f32}/rows_in_registers/{gpu,software}
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
 

@@ -9,7 +9,7 @@ use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
 use crate::plan::{Binding, Dispatch, Plan};
-use crate::{Algorithm, DType, DTypes, DataFormat, Tensor};
+use crate::{Algorithm, DType, DTypes, DataFormat, Operation, Tensor};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
@@ -151,11 +151,16 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
         let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let mut group_norm = random.group_norm(grid, format);
         group_norm.types = types;
-        let mut axes_norm = random.axes_norm(grid);
-        axes_norm.types = types;
-        let all = [
-            batch_norm, training, inference, layer_norm, rows, group_norm, axes_norm,
+        // Of these many have one plan alone, by channels.
+        let axes_norms = [grid, random.grid_of(1 << 14), random.grid_of(1 << 10)];
+        let axes_norms = axes_norms.map(|grid| Operation {
+            types,
+            ..random.axes_norm(grid)
+        });
+        let others = [
+            batch_norm, training, inference, layer_norm, rows, group_norm,
         ];
+        let all: Vec<_> = others.into_iter().chain(axes_norms).collect();
         // Some operations have no plan: WGSL has no exponential of f64, for one.
         for plan in all.iter().flat_map(|operation| operation.planned(&profile)) {
             let plan = &plan;
