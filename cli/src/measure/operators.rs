@@ -16,6 +16,9 @@ pub enum Op {
     GroupNormForward,
     InstanceNorm,
     InstanceNormForward,
+    /// Layer norm with gamma and beta of each sample.
+    AdaptiveLayerNorm,
+    AdaptiveLayerNormForward,
 }
 
 /// The elements that an operator normalizes together.
@@ -28,7 +31,7 @@ pub enum Groups {
 }
 
 impl Op {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::BatchNorm,
         Self::LayerNorm,
         Self::RmsNorm,
@@ -40,6 +43,8 @@ impl Op {
         Self::GroupNormForward,
         Self::InstanceNorm,
         Self::InstanceNormForward,
+        Self::AdaptiveLayerNorm,
+        Self::AdaptiveLayerNormForward,
     ];
 
     /// The operators that are measured if none is named: a fixed list, so that results of other versions stay
@@ -59,15 +64,20 @@ impl Op {
             Self::GroupNormForward => "group-norm-forward",
             Self::InstanceNorm => "instance-norm",
             Self::InstanceNormForward => "instance-norm-forward",
+            Self::AdaptiveLayerNorm => "adaptive-layer-norm",
+            Self::AdaptiveLayerNormForward => "adaptive-layer-norm-forward",
         }
     }
 
     pub fn groups(self) -> Groups {
         match self {
             Self::BatchNorm | Self::BatchNormForward | Self::BatchNormInference => Groups::Channels,
-            Self::LayerNorm | Self::LayerNormForward | Self::RmsNorm | Self::RmsNormForward => {
-                Groups::Rows
-            }
+            Self::LayerNorm
+            | Self::LayerNormForward
+            | Self::RmsNorm
+            | Self::RmsNormForward
+            | Self::AdaptiveLayerNorm
+            | Self::AdaptiveLayerNormForward => Groups::Rows,
             Self::GroupNorm
             | Self::GroupNormForward
             | Self::InstanceNorm
@@ -76,7 +86,8 @@ impl Op {
     }
 
     pub fn is_gradient(self) -> bool {
-        Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
+        let others = [Self::GroupNorm, Self::InstanceNorm, Self::AdaptiveLayerNorm];
+        Self::USUAL.contains(&self) || others.contains(&self)
     }
 
     /// The number of tensors of src's size that it reads or writes.

@@ -225,6 +225,11 @@ impl Case {
             InstanceNorm | InstanceNormForward => Norm::Instance { format },
             LayerNorm | LayerNormForward => Norm::Layer { begin_axis },
             RmsNorm | RmsNormForward => Norm::Rms { begin_axis },
+            AdaptiveLayerNorm | AdaptiveLayerNormForward => Norm::Axes {
+                axes: vec![begin_axis],
+                param_axes: vec![0, begin_axis],
+                centered: true,
+            },
         };
         let backward = Backward::default().with_param_grads(self.param_grads);
         let pass = match self.op {

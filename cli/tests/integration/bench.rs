@@ -325,7 +325,7 @@ fn forward_passes_by_name() {
     let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
     assert_success(&output);
     let value = read(&report);
-    assert_report(&value, 11);
+    assert_report(&value, 13);
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let bytes = 4 * 6 * 8 * 50;
     for (op, times) in [
