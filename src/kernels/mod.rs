@@ -16,7 +16,8 @@
 //! * The channels-last kernels clamp indices past the last column or past the last element to that column and
 //!   element, which are in the window: only the last window's last row can be incomplete. The fused one clamps columns
 //!   likewise; its rows are whole vectors, all bound.
-//! * Of the row kernels, `rows_fused` clamps columns and rows to the last ones. `rows_reduce` and `rows_apply`, and
+//! * Of the row kernels, `rows_fused` clamps columns to the last ones, and rows to the last one, or with parameters of
+//!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
 //!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
 //!   comparisons hold without the clamp.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
@@ -35,11 +36,15 @@
 //! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length is
 //!   `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics belong to groups, mean
 //!   and variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at channel
-//!   mod `parameters`.
+//!   mod `parameters`. Where channels are `mixed`, these indices consist of some of the channel's digits along the axes,
+//!   and are below the product of these axes' sizes, which is the length. Where `rows_fused` has parameters of each
+//!   sample, the length is a whole row for each; the tile's sample is below their number, since each has `param_tiles`
+//!   tiles, and the vec4 is clamped to the row's last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
-//!   `group_channels`, of a group that is clamped to the last);
+//!   `group_channels`, of a group that is clamped to the last; where channels are `mixed`, by an index joined of digits
+//!   along the channels' axes, below the product of their sizes, in `finish`, too);
 //!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, partial sum);
 //!   weights by vec4 of columns;

@@ -646,6 +646,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_activation_is_among_the_cases() {
+        for (name, activation) in wgpu_norm::Activation::NAMES {
+            let mut listed = cases(false).into_iter();
+            let is_there = listed.any(|case| case.operation().epilogue.activation == *activation);
+            assert!(is_there, "{name}");
+        }
+    }
+
+    #[test]
     fn every_line_is_read() {
         for id in lines(DEFAULT).chain(lines(FULL)).flat_map(combinations) {
             let case: Case = id.parse().unwrap();
