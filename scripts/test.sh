@@ -102,34 +102,39 @@ export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$cores}"
 
-failed=no
+# What failed, for the last lines.
+failed=
+step() { # a command, named at the end if it fails
+    "$@" || failed="$failed
+  $*"
+}
 run_tests() {
     cargo test --no-run --lib --test library --test integration
-    with_drivers cargo test --lib --no-fail-fast || failed=yes
+    step with_drivers cargo test --lib --no-fail-fast
     if [ $all = yes ]; then
         # These write files for tools: --all compiles those for Tint.
         files=writes_every_variant_for_tint
         [ -z "${WGPU_NORM_TEST_EVERY:-}" ] || files=writes
-        cargo test --lib -- --ignored "$files" || failed=yes
+        step cargo test --lib -- --ignored "$files"
     fi
     if [ $all = no ]; then
-        with_drivers cargo test --test library --no-fail-fast || failed=yes
+        step with_drivers cargo test --test library --no-fail-fast
     else
         # A process for each module: kernels compiled by drivers stay in a process's memory, here many gigabytes.
         modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
-        [ -n "$modules" ] || failed=yes
+        step [ -n "$modules" ]
         for module in $modules; do
-            with_drivers cargo test --test library -- "$module::" || failed=yes
+            step with_drivers cargo test --test library -- "$module::"
         done
     fi
     # The command is tested on lavapipe, which caches compiled kernels on disk; SwiftShader has no cache.
     run=with_drivers
     case "${WGPU_NORM_TEST_EVERY:-},${WGPU_NORM_REQUIRE_ADAPTERS:-}" in ,*lavapipe*) run= ;; esac
-    $run cargo test --test integration --no-fail-fast || failed=yes
+    step $run cargo test --test integration --no-fail-fast
 }
 finish() {
-    if [ $failed = yes ]; then
-        heading "tests failed: see above"
+    if [ -n "$failed" ]; then
+        heading "failed, see above:$failed"
         exit 1
     fi
     heading "all passed"
@@ -166,24 +171,26 @@ RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 heading "tests"
 rm -rf target/wgsl # the tests write kernels there, for Tint
 run_tests
-with_drivers cargo test --examples --no-fail-fast || failed=yes
-with_drivers cargo test --doc || failed=yes
+step with_drivers cargo test --examples --no-fail-fast
+step with_drivers cargo test --doc
 
 if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
     heading "verify sees damage"
-    RUSTFLAGS="--cfg wgpu_norm_mutants" CARGO_TARGET_DIR=target/mutants \
-        cargo test -p wgpu-norm-cli --test integration damage_is_seen || failed=yes
+    step env RUSTFLAGS="--cfg wgpu_norm_mutants" CARGO_TARGET_DIR=target/mutants \
+        cargo test -p wgpu-norm-cli --test integration damage_is_seen
 fi
 
 # With `cargo test`, so that the dependencies are not built again under the bench profile.
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in train backward record synchronized wgsl "digits -- --steps 20"; do
+for example in train backward record synchronized "digits -- --steps 20"; do
     heading "example $example"
     # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example
 done
+heading "example wgsl"
+cargo run --quiet --example wgsl >/dev/null # thousands of lines
 
 if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
     heading "the oldest Rust"

@@ -21,6 +21,9 @@ pub enum Algorithm {
     /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; in a forward pass, statistics, then
     /// dst.
     RowsReadTwice,
+    /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in two readings: sums of
+    /// columns and rows, then diff_src; in a forward pass, statistics of columns, then dst.
+    ColumnsReadTwice,
     /// Batch, group or instance norm in one dispatch over planes, the elements that a channel has at one index of N
     /// (`NCX`): a workgroup adds up its channels and reads them again from a cache.
     FusedChannelsFirst,
@@ -39,9 +42,10 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All algorithms, in the order in which plans try them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RowsInRegisters,
         Self::RowsReadTwice,
+        Self::ColumnsReadTwice,
         Self::FusedChannelsFirst,
         Self::FusedChannelsLast,
         Self::General,
@@ -54,6 +58,7 @@ impl Algorithm {
         match self {
             Self::RowsInRegisters => "rows_in_registers",
             Self::RowsReadTwice => "rows_read_twice",
+            Self::ColumnsReadTwice => "columns_read_twice",
             Self::FusedChannelsFirst => "fused_channels_first",
             Self::FusedChannelsLast => "fused_channels_last",
             Self::General => "general",

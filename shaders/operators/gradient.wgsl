@@ -120,7 +120,9 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 
 // Derives the records that `combine` reads, side by side: the means of the sums.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
+    let b = sums.d_xhat * scalars.inverse_count;
+    if !centered { return Words(real4(), b, real4(), real4()); }
+    return Words(sums.d * scalars.inverse_count, b, real4(), real4());
 }
 
 // Derives the records of channels that share statistics with others: a channel's own sums, then the means of its

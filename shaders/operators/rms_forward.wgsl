@@ -1,4 +1,4 @@
-// RMS norm forward, four elements at a time: dst = x · r · gamma, where x = src + residual and
+// RMS norm forward, four elements at a time: dst = x · r · gamma + beta, where x = src + residual and
 // r = 1 / sqrt(mean(x²) + epsilon).
 
 #import records, activation, inverse_deviation
@@ -8,6 +8,7 @@ struct Coefficients {
     mean_square: real4,
     r: real4,
     gamma: real4,
+    beta: real4,
 }
 
 struct Element {
@@ -24,16 +25,16 @@ alias Total = real;
 
 // Nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
-    return Coefficients(real4(), real4(), real4(1.0));
+    return Coefficients(real4(), real4(), real4(1.0), real4());
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    return Coefficients(coefficients.mean_square, coefficients.r, params.gamma);
+    return Coefficients(coefficients.mean_square, coefficients.r, params.gamma, params.beta);
 }
 
 // Reads records (0, 0, r, 0).
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients(real4(), words.z, real4(1.0));
+    return Coefficients(real4(), words.z, real4(1.0), real4());
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
@@ -42,13 +43,13 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 
 // Adds the last two words of a row's record to its coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
-    return Coefficients(coefficients.mean_square, words.x, coefficients.gamma);
+    return Coefficients(coefficients.mean_square, words.x, coefficients.gamma, coefficients.beta);
 }
 
 // Adds what follows from the sums to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
-    return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma);
+    return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma, coefficients.beta);
 }
 
 // Derives the records of four rows, side by side.
@@ -72,7 +73,7 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(activation(element.x * coefficients.r * coefficients.gamma), element.x);
+    return Outputs(activation(element.x * coefficients.r * coefficients.gamma + coefficients.beta), element.x);
 }
 
 // The terms of the elements that are in the row.

@@ -13,15 +13,13 @@ struct Digits {
 }
 
 fn join_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
-    var digit = 0u;
-    if (((*digits).axes >> axis) & 1u) == 1u {
-        digit = (*digits).kept % size;
-        (*digits).kept /= size;
-    } else {
-        digit = (*digits).rest % size;
-        (*digits).rest /= size;
-    }
-    (*digits).index += digit * (*digits).index_stride;
+    // Without branches: SwiftShader takes minutes to compile dozens of them in a loop.
+    let is_kept = (((*digits).axes >> axis) & 1u) == 1u;
+    let index = select((*digits).rest, (*digits).kept, is_kept);
+    let left = index / size;
+    (*digits).kept = select((*digits).kept, left, is_kept);
+    (*digits).rest = select(left, (*digits).rest, is_kept);
+    (*digits).index += (index - left * size) * (*digits).index_stride;
     (*digits).index_stride *= size;
 }
 
@@ -39,11 +37,12 @@ fn join_axes(axes: u32, kept: u32, rest: u32) -> u32 {
 }
 
 fn keep_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
-    if (((*digits).axes >> axis) & 1u) == 1u {
-        (*digits).kept += (*digits).index % size * (*digits).kept_stride;
-        (*digits).kept_stride *= size;
-    }
-    (*digits).index /= size;
+    let is_kept = (((*digits).axes >> axis) & 1u) == 1u;
+    let left = (*digits).index / size;
+    let digit = (*digits).index - left * size;
+    (*digits).kept += select(0u, digit * (*digits).kept_stride, is_kept);
+    (*digits).kept_stride *= select(1u, size, is_kept);
+    (*digits).index = left;
 }
 
 fn kept_index(axes: u32, index: u32) -> u32 {

@@ -2,7 +2,7 @@
 // rows on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of
 // columns.
 
-#import rows, records
+#import rows, records, given_params
 
 const same_columns: bool = true; // an invocation has the same ones in every row
 
@@ -21,18 +21,9 @@ fn tile_at(tile: u32, local: u32) -> Tile {
     );
 }
 
-// gamma and beta of four columns; past the row's end, those of its last vec4.
-fn params_vec4(vec4_index: u32) -> Params {
-    let inside = min(vec4_index, (uniforms.columns - 1u) / 4u);
-    var gamma = real4(1.0);
-    var beta = real4();
-    if scaled {
-        if weighted { gamma = load_workspace(uniforms.weights + inside); } else { gamma = load_gamma(inside); }
-    }
-    if offset {
-        if weighted { beta = load_workspace(uniforms.offsets + inside); } else { beta = load_beta(inside); }
-    }
-    return Params(gamma, beta);
+// gamma and beta of four columns, from vec4 `first` on; past the row's end, those of its last vec4.
+fn params_vec4(first: u32, vec4_index: u32) -> Params {
+    return given_params(first + min(vec4_index, (uniforms.columns - 1u) / 4u));
 }
 
 // A vector of a row; past the window, the window's last vector stands in.

@@ -25,7 +25,7 @@ fn rows_apply(
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            if aligned { params[p][k] = params_vec4((tile.vector + p * threads_per_row) * vector_vec4s + k); }
+            if aligned { params[p][k] = params_vec4(first_param(index / uniforms.column_tiles), (tile.vector + p * threads_per_row) * vector_vec4s + k); }
         }
     }
 
@@ -87,15 +87,15 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
 fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
     let columns = columns_of(vec4_index, misalignment);
-    var params = params_vec4(vec4_index);
+    var params = params_vec4(0u, vec4_index);
     if misalignment > 0u {
-        let before = params_vec4(max(vec4_index, 1u) - 1u);
+        let before = params_vec4(0u, max(vec4_index, 1u) - 1u);
         params = realigned_params(before, params, 4u - misalignment);
     }
     if columns.x < uniforms.columns && columns.w >= uniforms.columns {
         for (var i = 0u; i < 4u; i++) {
             let column = columns[i] % uniforms.columns;
-            let other = splat_params(params_vec4(column / 4u), column % 4u);
+            let other = splat_params(params_vec4(0u, column / 4u), column % 4u);
             params = select_params(params, other, vec4(i) == vec4(0u, 1u, 2u, 3u));
         }
     }

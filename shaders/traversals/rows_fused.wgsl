@@ -29,7 +29,7 @@ fn rows_fused(
 
     let thread = local % threads_per_row;
     let row_vectors = uniforms.row_vec4s / vector_vec4s;
-    let rows = rows_of_tile(tile);
+    let rows = rows_of(tile);
     var end_row = uniforms.rows;
     if of_samples { end_row = rows.y; }
     let misalignment = misalignment_of(rows.x + local / threads_per_row);
@@ -111,20 +111,6 @@ fn rows_fused(
             write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
         }
     }
-}
-
-// The first row of a workgroup, and the end of its rows. A sample's rows have `param_tiles` tiles.
-fn rows_of_tile(tile: u32) -> vec2<u32> {
-    if !of_samples { return rows_of(tile); }
-    let first = tile / uniforms.param_tiles * uniforms.param_rows;
-    let start = first + tile % uniforms.param_tiles * uniforms.tile_rows;
-    return vec2(start, min(start + uniforms.tile_rows, first + uniforms.param_rows));
-}
-
-// The first vec4 of a tile's gamma and beta.
-fn first_param(tile: u32) -> u32 {
-    if of_samples { return tile / uniforms.param_tiles * uniforms.row_vec4s; }
-    return 0u;
 }
 
 // Says which of a vec4's elements are in the row. Where rows are aligned, it does not leave out rows past the last.

@@ -22,13 +22,18 @@ fn rows_reduce(
     let index = uniforms.first_tile + tile_of(workgroup);
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
+    // Not from `tile`, which differs between invocations: all of them must run the loop over rows alike.
+    let row_tile = index / uniforms.column_tiles;
+    let rows = rows_of(row_tile);
+    var end_row = uniforms.rows;
+    if of_samples { end_row = rows.y; }
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
-            params[p][k] = params_vec4(vec4_index);
+            params[p][k] = params_vec4(first_param(row_tile), vec4_index);
             if !complete {
                 params[p][k] = select_params(Params(), params[p][k], columns_of(vec4_index, 0u) < vec4(uniforms.columns));
             }
@@ -37,14 +42,11 @@ fn rows_reduce(
     }
 
     let partial = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_partial;
-    // Not from `tile`, which differs between invocations: all of them must run this loop alike.
-    let row_tile = index / uniforms.column_tiles;
-    let rows = rows_of(row_tile);
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
         // Past the last row, the last one stands in, without columns: all invocations take part in the sums of rows.
         let own = base + local / threads_per_row;
-        let row = min(own, uniforms.rows - 1u);
-        let end = select(0u, uniforms.columns, own < uniforms.rows);
+        let row = min(own, end_row - 1u);
+        let end = select(0u, uniforms.columns, own < end_row);
         let record = load_workspace(uniforms.stats + row);
         let coefficients = row_coefficients(record);
         let first = first_vector_of(row);
@@ -69,7 +71,7 @@ fn rows_reduce(
             }
         }
         let joint = words_of_total(row_sum(local, threads_per_partial, total));
-        let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < uniforms.rows);
+        let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < end_row);
         if local % threads_per_partial == 0u && counts {
             if one_partial {
                 let scalars = Scalars(0.0, uniforms.inverse_count, 0.0, 0.0);

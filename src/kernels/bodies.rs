@@ -14,13 +14,15 @@ pub(crate) enum Body {
     Gradient,
     /// The gradient of RMS norm.
     RmsGradient,
+    /// The gradient of layer norm without a mean, which is RMS norm with beta.
+    UncenteredGradient,
     /// Batch norm and layer norm forward, by the statistics of their input.
     Forward,
     /// Batch norm forward, by given statistics.
     Inference,
     /// Layer norm forward over rows in registers.
     RowsForward,
-    /// RMS norm forward.
+    /// RMS norm forward, with or without beta.
     RmsForward,
     /// The gradient of group norm.
     GroupGradient,
@@ -91,9 +93,10 @@ const MEAN_SQUARE: &[Tensor] = &[Tensor::MeanSquare];
 
 impl Body {
     #[cfg(test)]
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Gradient,
         Self::RmsGradient,
+        Self::UncenteredGradient,
         Self::Forward,
         Self::Inference,
         Self::RowsForward,
@@ -131,6 +134,17 @@ impl Body {
         }
     }
 
+    /// The body of a pass of axes norm over rows, if there is one.
+    pub fn of_rows(centered: bool, pass: Pass) -> Option<Self> {
+        match (pass, centered) {
+            (Pass::Inference, _) => None,
+            (Pass::Forward(_), true) => Some(Self::Forward),
+            (Pass::Forward(_), false) => Some(Self::RmsForward),
+            (Pass::Backward(_), true) => Some(Self::Gradient),
+            (Pass::Backward(_), false) => Some(Self::UncenteredGradient),
+        }
+    }
+
     const fn entry(self) -> Entry {
         match self {
             Self::Gradient => Entry {
@@ -146,6 +160,12 @@ impl Body {
                 file: file!("operators/rms_gradient"),
                 statistics: MEAN_SQUARE,
                 ..Entry::GRADIENT
+            },
+            Self::UncenteredGradient => Entry {
+                name: "uncentered_gradient",
+                statistics: MEAN_SQUARE,
+                reads: &[Tensor::Gamma, Tensor::Beta],
+                ..Self::Gradient.entry()
             },
             Self::Forward => Entry {
                 name: "forward",
@@ -183,7 +203,6 @@ impl Body {
             Self::RmsForward => Entry {
                 name: "rms_forward",
                 file: file!("operators/rms_forward"),
-                reads: &[Tensor::Gamma],
                 writes: &[Tensor::MeanSquare],
                 ..Entry::FORWARD
             },
@@ -333,6 +352,9 @@ impl Body {
         use Kernel::*;
         match self {
             Self::Gradient => !matches!(kernel, CombineGroups | FlatApply),
+            Self::UncenteredGradient => {
+                Self::RmsGradient.fits(kernel) || matches!(kernel, ColumnsReduce | ColumnsApply)
+            }
             Self::RmsGradient => matches!(
                 kernel,
                 PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
@@ -348,6 +370,7 @@ impl Body {
                     | ChannelsLastFused
                     | FlatApply
                     | RowsApply
+                    | ColumnsApply
                     | Finish
             ),
             Self::GroupGradient | Self::GroupRmsGradient => matches!(
@@ -380,7 +403,13 @@ impl Body {
             Self::RmsForward => {
                 matches!(
                     kernel,
-                    PackWeights | ChannelsFirstReduce | RowsApply | RowsFused | Finish
+                    PackWeights
+                        | ChannelsFirstReduce
+                        | ChannelsLastReduce
+                        | RowsApply
+                        | RowsFused
+                        | ColumnsApply
+                        | Finish
                 )
             }
         }

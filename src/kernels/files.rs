@@ -37,6 +37,8 @@ parts! {
     "channels_first"
     "channels_last"
     "column_sums"
+    "columns"
+    "given_params"
     "grouped_channels"
     "inverse_deviation"
     "mixed_channels"

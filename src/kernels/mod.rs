@@ -20,6 +20,8 @@
 //!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
 //!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
 //!   comparisons hold without the clamp.
+//! * The kernels over columns clamp vectors to a row's last and rows to a tile's last, and store only where neither is
+//!   clamped. Rows begin at vectors, and windows hold whole tiles.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -34,7 +36,8 @@
 //!
 //! Parameters, workspace, sums:
 //! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length is
-//!   `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics belong to groups, mean
+//!   `channels`, or where they lie along rows or columns `rows` or `columns`, or `parameters`, which the kernels over
+//!   columns index by row, or by batch and row. Where statistics belong to groups, mean
 //!   and variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at channel
 //!   mod `parameters`. Where channels are `mixed`, these indices consist of some of the channel's digits along the axes,
 //!   and are below the product of these axes' sizes, which is the length. Where `rows_fused` has parameters of each
@@ -80,6 +83,8 @@ mod channels_first_reduce;
 mod channels_last_apply;
 mod channels_last_fused;
 mod channels_last_reduce;
+mod columns_apply;
+mod columns_reduce;
 mod combine_groups;
 mod describe;
 mod epilogue;
@@ -108,6 +113,8 @@ pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceU
 pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniforms};
 pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
 pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
+pub(crate) use columns_apply::{ColumnsApply, ColumnsApplyUniforms};
+pub(crate) use columns_reduce::{ColumnsReduce, ColumnsReduceUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 pub(crate) use describe::Constant;
 #[cfg(test)]
@@ -121,7 +128,7 @@ pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
-    ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+    BatchTiles, ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
 pub(crate) use source::{MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
@@ -146,6 +153,8 @@ pub(crate) enum Kernel {
     RowsFused,
     RowsReduce,
     RowsApply,
+    ColumnsReduce,
+    ColumnsApply,
 }
 
 /// A kernel's description, whatever its constants.
@@ -199,7 +208,7 @@ pub(crate) trait Describe: Constants {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ChannelsFirstReduce,
@@ -214,6 +223,8 @@ impl Kernel {
         Self::RowsFused,
         Self::RowsReduce,
         Self::RowsApply,
+        Self::ColumnsReduce,
+        Self::ColumnsApply,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -232,6 +243,8 @@ impl Kernel {
             Self::RowsFused => &rows_fused::ENTRY,
             Self::RowsReduce => &rows_reduce::ENTRY,
             Self::RowsApply => &rows_apply::ENTRY,
+            Self::ColumnsReduce => &columns_reduce::ENTRY,
+            Self::ColumnsApply => &columns_apply::ENTRY,
         }
     }
 }

@@ -40,9 +40,6 @@ constants! {
 uniforms! {
     struct RowsFusedUniforms {
         tiles: RowTiles,
-        param_rows: u32,
-        /// The tiles of these rows.
-        param_tiles: u32,
         partials: u32,
         stats: u32,
         scalars: Scalars,

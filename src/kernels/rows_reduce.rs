@@ -22,6 +22,8 @@ constants! {
         aligned: bool,
         /// Every invocation's vectors are in the row.
         complete: bool,
+        /// Each sample, of `param_rows` rows, has parameters of its own.
+        of_samples: bool,
         /// gamma is given.
         scaled: bool,
         /// beta is given, and matters.

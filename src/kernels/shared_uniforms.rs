@@ -142,6 +142,34 @@ uniforms! {
 }
 
 uniforms! {
+    /// Tiles of rows in batches, whose statistics belong to columns.
+    struct BatchTiles {
+        /// Rows of a batch, and of a tile.
+        rows: u32,
+        tile_rows: u32,
+        /// Vectors of a row.
+        width_vectors: u32,
+        /// Tiles along a row, and along the rows of a batch.
+        column_tiles: u32,
+        row_tiles: u32,
+        /// The length of gamma and beta.
+        parameters: u32,
+        range: TileRange,
+        stats: u32,
+        weights: u32,
+        offsets: u32,
+    }
+}
+
+impl BatchTiles {
+    /// Rows that an invocation walks.
+    pub fn walk(&self, threads_per_row: u32, workgroup_size: u64) -> u64 {
+        let at_once = workgroup_size / u64::from(threads_per_row.max(1));
+        u64::from(self.tile_rows).div_ceil(at_once.max(1))
+    }
+}
+
+uniforms! {
     /// Tiles of rows.
     struct RowTiles {
         rows: u32,
@@ -154,6 +182,9 @@ uniforms! {
         row_step: u32,
         /// Workgroups that share `tile_rows` rows.
         misalignments: u32,
+        /// Rows that share parameters, and their tiles.
+        param_rows: u32,
+        param_tiles: u32,
         range: TileRange,
         /// The last vector of the window.
         last_vector: u32,

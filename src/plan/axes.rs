@@ -134,6 +134,54 @@ impl Groups {
     }
 }
 
+/// Elements whose statistics belong to columns and whose parameters belong to rows: `batches` of `rows` rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByColumn {
+    pub batches: u32,
+    pub rows: u32,
+    /// Columns of a batch.
+    pub columns: u32,
+    /// Whether each batch has parameters of its own.
+    pub of_samples: bool,
+}
+
+impl ByColumn {
+    /// Elements of the tensor.
+    pub fn elements(&self) -> u64 {
+        u64::from(self.rows) * self.statistics()
+    }
+
+    /// The length of the statistics: columns of all batches.
+    pub fn statistics(&self) -> u64 {
+        u64::from(self.batches) * u64::from(self.columns)
+    }
+
+    /// The length of gamma and beta.
+    pub fn parameters(&self) -> u64 {
+        u64::from(self.rows) * u64::from(if self.of_samples { self.batches } else { 1 })
+    }
+
+    /// The layout in which each column is a channel.
+    pub fn layout(&self) -> Layout {
+        let mut sizes = [1; MAX_RANK];
+        sizes[0] = self.batches;
+        sizes[1] = self.rows;
+        Layout {
+            grid: Grid {
+                outer: self.rows,
+                channels: word(self.statistics()),
+                inner: 1,
+            },
+            general: Some(GeneralAxes {
+                sizes,
+                kept: 1,
+                width: self.columns,
+                keeps_last: true,
+            }),
+        }
+    }
+}
+
 /// Samples in whose rows channels alternate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Samples {
@@ -233,6 +281,24 @@ impl Axes {
             }
             _ => None,
         }
+    }
+
+    /// The elements by column, if statistics are taken over one axis, which is not the last, along which parameters
+    /// vary.
+    pub fn by_column(&self) -> Option<ByColumn> {
+        let (batch, rows, columns) = match self.0.as_slice() {
+            [rows, columns] => (None, rows, columns),
+            [batch, rows, columns] => (Some(batch), rows, columns),
+            _ => return None,
+        };
+        let is_kept = |axis: &Axis| !axis.reduced;
+        let fits = rows.reduced && rows.parameter && is_line(columns) && batch.is_none_or(is_kept);
+        fits.then(|| ByColumn {
+            batches: batch.map_or(1, |axis| word(axis.size as u64)),
+            rows: word(rows.size as u64),
+            columns: word(columns.size as u64),
+            of_samples: batch.is_some_and(|axis| axis.parameter),
+        })
     }
 
     /// The length of the statistics.

@@ -1,6 +1,5 @@
 //! Gradients.
 
-use super::axes::Grid;
 use super::choose::RowsOf;
 use super::finish::{Derived, Partials, Route};
 use super::passes::{Slice, in_phases};
@@ -47,6 +46,7 @@ impl Planner<'_> {
             }
             Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
             Family::Rows => self.rows_backward(problem, tensors, running, workspace),
+            Family::Columns(of) => self.columns_backward(problem, &of, tensors, running, workspace),
         }
     }
 
@@ -147,7 +147,7 @@ impl Planner<'_> {
             }
             _ => {
                 let direct = running.is_none();
-                self.split_rows_backward(&by_row, tensors, problem.epsilon, direct, workspace)?
+                self.split_rows_backward(&rows, problem.epsilon, direct, workspace)?
             }
         };
         if let Some(of_columns) = of_columns {
@@ -161,13 +161,15 @@ impl Planner<'_> {
     /// partial sums. Where they are `direct`, which means that no other rows add to them, they may be written at once.
     fn split_rows_backward(
         &self,
-        by_row: &Grid,
-        tensors: &Tensors,
+        problem: &RowsOf,
         epsilon: f64,
         direct: bool,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
-        let split = self.split_rows(by_row, tensors, direct);
+        let RowsOf {
+            by_row, tensors, ..
+        } = problem;
+        let split = self.split_rows(problem, direct);
         let stats = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
         let (params, pack) = self.row_params(tensors, workspace)?;

@@ -1,7 +1,7 @@
 //! Chooses a plan's algorithm: the first of its operator's list that can do the problem and is profitable, or the one
 //! that the profile forces.
 
-use super::axes::{Grid, Layout};
+use super::axes::{ByColumn, Grid, Layout};
 use super::channels_first_fused::LONE_PLANE;
 use super::problem::{Family, Problem};
 use super::tensors::Tensors;
@@ -63,6 +63,12 @@ pub(crate) struct RowsOf {
     pub tensors: Tensors,
     /// The rows that share parameters, if not all do.
     pub rows_of_a_sample: Option<u64>,
+}
+
+/// All that the choice of an algorithm over columns depends on.
+struct ColumnsOf {
+    by_column: ByColumn,
+    tensors: Tensors,
 }
 
 /// Batch norm in one dispatch.
@@ -141,13 +147,18 @@ const ROWS: [Candidate<RowsOf>; 2] = [
     },
     Candidate {
         algorithm: Algorithm::RowsReadTwice,
-        unsupported_reason: |_, problem| {
-            let own = "each sample has parameters of its own";
-            problem.rows_of_a_sample.map(|_| own.to_owned())
-        },
+        unsupported_reason: |planner, problem| planner.rows_read_twice_unsupported_reason(problem),
         is_profitable: |_, _| true,
     },
 ];
+
+const COLUMNS: [Candidate<ColumnsOf>; 1] = [Candidate {
+    algorithm: Algorithm::ColumnsReadTwice,
+    unsupported_reason: |planner, problem| {
+        planner.columns_read_twice_unsupported_reason(&problem.by_column, &problem.tensors)
+    },
+    is_profitable: |_, _| true,
+}];
 
 fn not_folded(problem: &Channels) -> Option<String> {
     let general = problem.layout.general.is_some();
@@ -203,6 +214,19 @@ impl Planner<'_> {
     /// The algorithm of an operator over rows.
     pub fn choose_rows(&self, problem: &RowsOf) -> Result<Algorithm, Error> {
         self.choose("layer and RMS norm", ROWS.iter(), problem)
+    }
+
+    /// The algorithm of a norm over columns.
+    pub fn choose_columns(
+        &self,
+        by_column: &ByColumn,
+        tensors: &Tensors,
+    ) -> Result<Algorithm, Error> {
+        let problem = ColumnsOf {
+            by_column: *by_column,
+            tensors: tensors.clone(),
+        };
+        self.choose("norms over columns", COLUMNS.iter(), &problem)
     }
 
     fn choose<'c, P: 'c>(

@@ -1,6 +1,6 @@
 //! Forward passes by the statistics of src.
 
-use super::axes::{Grid, Layout};
+use super::axes::Layout;
 use super::choose::RowsOf;
 use super::finish::{Derived, Partials, Route};
 use super::passes::{Slice, in_phases};
@@ -29,6 +29,7 @@ impl Planner<'_> {
             }
             Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
             Family::Rows => self.rows_forward(problem, workspace),
+            Family::Columns(of) => self.columns_forward(problem, &of, tensors, workspace),
         }
     }
 
@@ -135,7 +136,7 @@ impl Planner<'_> {
                 dispatches.extend(self.finish(&records, &derived, Route::Whole)?);
             }
         } else {
-            dispatches.extend(self.split_rows_forward(&by_row, &tensors, derived, workspace)?);
+            dispatches.extend(self.split_rows_forward(&rows, derived, workspace)?);
         }
         Ok(Slice::whole(algorithm, dispatches))
     }
@@ -143,11 +144,13 @@ impl Planner<'_> {
     /// Statistics of rows, computed as those of channels, what follows from them, and the elementwise pass.
     fn split_rows_forward(
         &self,
-        by_row: &Grid,
-        tensors: &Tensors,
+        problem: &RowsOf,
         derived: Derived,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
+        let RowsOf {
+            by_row, tensors, ..
+        } = problem;
         let layout = Layout::from(*by_row);
         let stats = workspace.reserve(by_row.channels.into())?;
         let (params, mut dispatches) = self.row_params(tensors, workspace)?;
@@ -159,7 +162,7 @@ impl Planner<'_> {
             ..derived
         };
         dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
-        let split = self.split_rows(by_row, tensors, false);
+        let split = self.split_rows(problem, false);
         dispatches.extend(self.rows_apply(&split, tensors, stats, None, params)?);
         Ok(dispatches)
     }

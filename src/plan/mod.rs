@@ -7,6 +7,7 @@ mod channels_first_fused;
 mod channels_last;
 mod channels_last_fused;
 mod choose;
+mod columns;
 mod combine_groups;
 mod finish;
 mod fit;

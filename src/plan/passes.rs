@@ -41,7 +41,12 @@ pub(super) fn in_phases(
 /// The dispatches of an operation.
 pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
     match (plan_family(profile, problem), problem.by_channels()) {
-        (Err(Error::Algorithm { .. }), Some(by_channels)) => plan_family(profile, &by_channels),
+        (Err(reason @ Error::Algorithm { .. }), Some(by_channels)) => {
+            match plan_family(profile, &by_channels) {
+                Err(Error::Algorithm { .. }) => Err(reason),
+                planned => planned,
+            }
+        }
         (planned, _) => planned,
     }
 }

@@ -1,7 +1,7 @@
 //! A problem to plan: an operation as the axes of src, each with two flags, and what is computed over them.
 
 use super::Requirement;
-use super::axes::Axes;
+use super::axes::{Axes, ByColumn};
 use super::finish::{Derived, sums_elements};
 use super::tensors::{self, Tensors, mask};
 use crate::kernels::{Body, Epilogue, Scalars};
@@ -16,6 +16,7 @@ pub(crate) enum Family {
     Channels,
     Groups,
     Rows,
+    Columns(ByColumn),
 }
 
 /// An operation as plans see it.
@@ -41,17 +42,6 @@ pub(crate) struct Problem {
     slots: Vec<Slot>,
 }
 
-/// Whether layer and RMS norm have everything that an axes norm needs.
-fn rows_suffice(operation: &Operation) -> bool {
-    let has_body = match (operation.norm.is_centered(), operation.pass) {
-        (_, Pass::Inference) => false,
-        (true, _) => true,
-        (false, Pass::Forward(_)) => !operation.beta,
-        (false, Pass::Backward(_)) => false, // RMS norm's gradient has no diff_beta
-    };
-    has_body && operation.epilogue.residual == Residual::None
-}
-
 impl Problem {
     /// The problem of a checked operation.
     pub fn new(operation: &Operation) -> Self {
@@ -69,27 +59,26 @@ impl Problem {
         let epilogue = operation.epilogue;
         let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
         let axes = Axes::new(operation);
-        let are_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
-        let as_rows = are_rows && rows_suffice(operation);
-        let (family, body_of) = match &operation.norm {
-            Norm::Batch(_) => (Family::Channels, operation.norm.clone()),
-            Norm::Axes { centered, .. } if as_rows => {
-                let begin_axis = -1;
-                let norm = match centered {
-                    true => Norm::Layer { begin_axis },
-                    false => Norm::Rms { begin_axis },
-                };
-                (Family::Rows, norm)
+        let body = Body::of(&operation.norm, operation.pass);
+        let as_rows = match operation.norm {
+            Norm::Axes { centered, .. } if operation.epilogue.residual == Residual::None => {
+                Body::of_rows(centered, operation.pass)
             }
-            norm if norm.is_over_rows() => (Family::Rows, norm.clone()),
-            norm => (Family::Groups, norm.clone()),
+            _ => None,
+        };
+        let are_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
+        let (family, body, body_by_channels) = match (as_rows, axes.by_column()) {
+            (Some(of_rows), _) if are_rows => (Family::Rows, of_rows, Some(body)),
+            (Some(of_rows), Some(of)) => (Family::Columns(of), of_rows, Some(body)),
+            _ if operation.norm.is_over_rows() => (Family::Rows, body, None),
+            _ if matches!(operation.norm, Norm::Batch(_)) => (Family::Channels, body, None),
+            _ => (Family::Groups, body, None),
         };
         Self {
             family,
             axes,
-            body: Body::of(&body_of, operation.pass),
-            body_by_channels: (body_of != operation.norm)
-                .then(|| Body::of(&operation.norm, operation.pass)),
+            body,
+            body_by_channels,
             epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
@@ -106,7 +95,7 @@ impl Problem {
         }
     }
 
-    /// The same problem with each position in a row as a channel, if it has such a plan.
+    /// The same problem with each element of a row as a channel, if it has such a plan.
     pub fn by_channels(&self) -> Option<Self> {
         Some(Self {
             family: Family::Groups,

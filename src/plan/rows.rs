@@ -97,6 +97,18 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// The walk with tiles that do not go beyond a sample's rows, if each sample has parameters of its own.
+    pub fn of_samples(self, rows_of_a_sample: Option<u64>) -> Self {
+        match rows_of_a_sample {
+            None => self,
+            Some(param_rows) => Self {
+                tile_rows: self.tile_rows.min(param_rows.next_multiple_of(self.step)),
+                param_rows,
+                ..self
+            },
+        }
+    }
+
     /// The number of splits of `tile_rows` rows.
     pub fn splits(&self, rows: &Rows) -> u64 {
         rows.rows / self.param_rows.max(1) * self.splits_of_a_sample()
@@ -135,6 +147,8 @@ impl Walk {
             tile_rows: word(self.tile_rows),
             row_step: word(self.step),
             misalignments: word(self.misalignments),
+            param_rows: word(self.param_rows),
+            param_tiles: word(self.splits_of_a_sample()),
             range,
             last_vector: window.last_vector(rows.vector()),
         }

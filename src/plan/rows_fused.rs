@@ -5,6 +5,7 @@ use super::choose::RowsOf;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
+use super::rows_split::SAMPLES_DO_NOT_FIT;
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Region, Workspace};
@@ -28,16 +29,13 @@ impl Planner<'_> {
                 rows.columns
             ));
         }
-        let walk = self.walk_of_registers(&rows, problem.rows_of_a_sample);
+        let walk = self.walk(&rows, 1).of_samples(problem.rows_of_a_sample);
         let rounds = self.rounds_of_rows(&rows, &walk, tensors);
         if !rounds.fit() {
             return Some("its partial sums would outgrow the tensor".to_owned());
         }
         if problem.rows_of_a_sample.is_some() && !(rows.aligned() && rounds.at_once()) {
-            return Some(
-                "each sample has parameters of its own, whose sums do not fit or begin inside a vec4"
-                    .to_owned(),
-            );
+            return Some(SAMPLES_DO_NOT_FIT.to_owned());
         }
         let all = tensors.bound_at_once();
         let outputs = tensors.results.len() * usize::from(!self.stores_statistics(tensors));
@@ -108,19 +106,6 @@ impl Planner<'_> {
         (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
     }
 
-    /// The rows of a workgroup: some of those that share parameters.
-    fn walk_of_registers(&self, rows: &Rows, rows_of_a_sample: Option<u64>) -> Walk {
-        let walk = self.walk(rows, 1);
-        match rows_of_a_sample {
-            None => walk,
-            Some(param_rows) => Walk {
-                tile_rows: walk.tile_rows.min(param_rows.next_multiple_of(walk.step)),
-                param_rows,
-                ..walk
-            },
-        }
-    }
-
     /// All of the pass except the last sums of columns, which are left as partial sums. The rows' records go to `kept`.
     pub fn rows_fused(
         &self,
@@ -133,7 +118,7 @@ impl Planner<'_> {
             by_row, tensors, ..
         } = problem;
         let rows = &self.rows_of_registers(by_row);
-        let walk = self.walk_of_registers(rows, problem.rows_of_a_sample);
+        let walk = self.walk(rows, 1).of_samples(problem.rows_of_a_sample);
         let start = |split: u64| walk.start(rows, split);
         let kernel = RowsFused {
             threads_per_row: word(rows.threads_per_row),
@@ -174,8 +159,6 @@ impl Planner<'_> {
                     bindings,
                     &RowsFusedUniforms {
                         tiles: walk.uniforms(rows, &window, range),
-                        param_rows: word(walk.param_rows),
-                        param_tiles: word(walk.splits_of_a_sample()),
                         partials: region.first,
                         stats: kept.map_or(0, |region| region.first),
                         scalars,

@@ -1,7 +1,7 @@
 //! Tiles and windows of the reduction and the elementwise pass over rows that registers do not hold, or for which the
 //! adapter allows too few bindings.
 
-use super::axes::Grid;
+use super::choose::RowsOf;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk};
@@ -26,6 +26,8 @@ pub(crate) struct SplitRows {
     rows: Rows,
     walk: Walk,
     column_tiles: u64,
+    /// Whether each sample has parameters of its own.
+    of_samples: bool,
     /// Neighbouring invocations in a row that write one partial sum of it.
     threads_per_partial: u64,
     /// Whether a workgroup walks all rows, and writes the parameters' gradients.
@@ -45,6 +47,9 @@ impl SplitRows {
 
     /// The partial sums of columns that `splits` splits of the rows leave.
     fn column_partials(&self, region: Region, splits: u64) -> Partials {
+        if self.of_samples {
+            return self.walk.column_partials(&self.rows, region, splits);
+        }
         let columns = word(self.rows.columns);
         let stride = self.rows.columns.next_multiple_of(4) / 2;
         Partials {
@@ -62,14 +67,32 @@ pub(crate) struct RowParams {
 }
 
 impl RowParams {
-    fn bindings(&self) -> impl Iterator<Item = Binding> {
+    /// Whether gamma, or beta, is given.
+    pub fn is_scaled(&self) -> bool {
+        self.gamma.is_some()
+    }
+
+    pub fn is_offset(&self) -> bool {
+        self.beta.is_some()
+    }
+
+    /// The first records of gamma, and of beta, in the workspace.
+    pub fn weights(&self) -> u32 {
+        self.gamma.first()
+    }
+
+    pub fn offsets(&self) -> u32 {
+        self.beta.first()
+    }
+
+    pub fn bindings(&self) -> impl Iterator<Item = Binding> {
         [self.gamma, self.beta]
             .into_iter()
             .filter_map(Place::binding)
     }
 
     /// Whether they are in the workspace.
-    fn weighted(&self) -> bool {
+    pub fn weighted(&self) -> bool {
         let packed = |place| matches!(place, Place::Packed(_));
         packed(self.gamma) || packed(self.beta)
     }
@@ -116,14 +139,23 @@ pub(crate) struct Reduced {
     pub of_columns: Option<Partials>,
 }
 
+/// Why a traversal over rows cannot do some rows, where each sample has parameters of its own.
+pub(super) const SAMPLES_DO_NOT_FIT: &str =
+    "each sample has parameters of its own, whose sums do not fit or begin inside a vec4";
+
 /// Neighbouring invocations whose sums of a row are added up before they are written, where no subgroup can do that and
 /// barriers are cheap.
-const THREADS_PER_PART: u64 = 16;
+pub(super) const THREADS_PER_PARTIAL: u64 = 16;
 
 impl Planner<'_> {
     /// Cuts rows, with room for the sums that `tensors` ask for. `direct` says whether the sums of columns have no
     /// other rows than these.
-    pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors, direct: bool) -> SplitRows {
+    pub fn split_rows(&self, problem: &RowsOf, direct: bool) -> SplitRows {
+        let RowsOf {
+            by_row,
+            tensors,
+            rows_of_a_sample,
+        } = problem;
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
@@ -131,7 +163,7 @@ impl Planner<'_> {
         // As few invocations to a row as possible, so that it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
         let mut threads_per_partial = match self.subgroup(workgroup_size) {
-            0 if self.cheap_barriers() => THREADS_PER_PART,
+            0 if self.cheap_barriers() => THREADS_PER_PARTIAL,
             0 => 1,
             subgroup => subgroup,
         };
@@ -172,10 +204,13 @@ impl Planner<'_> {
             .max(1);
         let column_tiles = div_ceil(rows.row_vectors(), rows.tile_vectors());
         let mut split = SplitRows {
-            walk: self.walk_of_split(&rows, column_tiles),
+            walk: self
+                .walk_of_split(&rows, column_tiles)
+                .of_samples(*rows_of_a_sample),
             column_tiles,
+            of_samples: rows_of_a_sample.is_some(),
             threads_per_partial,
-            direct,
+            direct: direct && rows_of_a_sample.is_none(),
             rounds: Rounds::new(0, 0, 0, 0),
             rows,
         };
@@ -196,6 +231,14 @@ impl Planner<'_> {
         }
     }
 
+    /// Why rows cannot be read twice, if they cannot.
+    pub fn rows_read_twice_unsupported_reason(&self, problem: &RowsOf) -> Option<String> {
+        problem.rows_of_a_sample?;
+        let split = self.split_rows(problem, false);
+        let fits = split.rows.aligned() && split.rounds.at_once();
+        (!fits).then(|| SAMPLES_DO_NOT_FIT.to_owned())
+    }
+
     /// Makes walks longer where there is no room for the sums of columns, a single walk if that is possible; else makes
     /// rounds.
     fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
@@ -214,7 +257,7 @@ impl Planner<'_> {
         }
         if needed(split) > room {
             let held = self.held_unit() / (rows.columns * rows.at_once());
-            let longest = div_ceil(rows.rows, rows.at_once()).min(MAX_SEQUENTIAL);
+            let longest = div_ceil(split.walk.param_rows, rows.at_once()).min(MAX_SEQUENTIAL);
             let fitting = div_ceil(rows.rows * records, room * rows.at_once());
             let before = split.walk.tile_rows / rows.at_once();
             let walked = fitting.min(longest).min(held).max(before);
@@ -307,8 +350,9 @@ impl Planner<'_> {
             one_partial: partials_per_row == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),
-            scaled: params.gamma.is_some(),
-            offset: params.beta.is_some(),
+            of_samples: split.of_samples,
+            scaled: params.is_scaled(),
+            offset: params.is_offset(),
             weighted: params.weighted(),
             summed: tensors.param_grads(),
             add_thread_rows: split.walk.add_thread_rows && tensors.param_grads(),
@@ -331,8 +375,8 @@ impl Planner<'_> {
                         column_tiles: word(split.column_tiles),
                         partials_per_row: word(partials_per_row),
                         stats: stats.first,
-                        weights: params.gamma.first(),
-                        offsets: params.beta.first(),
+                        weights: params.weights(),
+                        offsets: params.offsets(),
                         row_partials: of_rows.as_ref().map_or(0, |sums| sums.region.first),
                         partials: region.first,
                         inverse_count: 1.0 / rows.columns.max(1) as f64,
@@ -370,8 +414,9 @@ impl Planner<'_> {
             one_partial: means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),
-            scaled: params.gamma.is_some(),
-            offset: params.beta.is_some(),
+            of_samples: split.of_samples,
+            scaled: params.is_scaled(),
+            offset: params.is_offset(),
             weighted: params.weighted(),
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
@@ -403,8 +448,8 @@ impl Planner<'_> {
                             column_tiles: word(split.column_tiles),
                             stats: stats.first,
                             means: means.map_or(0, |region| region.first),
-                            weights: params.gamma.first(),
-                            offsets: params.beta.first(),
+                            weights: params.weights(),
+                            offsets: params.offsets(),
                         },
                         workgroups,
                     )
@@ -432,7 +477,7 @@ impl Planner<'_> {
                 1 => (unit / split_tiles, unit % split_tiles),
                 _ => (unit, 0),
             };
-            let first = block * walk.tile_rows * rows.columns;
+            let first = walk.start(rows, block);
             // Not past the row's end: its last tile may hold only a vec4 that begins in the next row.
             let inside = (tile * rows.tile_vectors() * rows.vector()).min(rows.columns);
             (first + inside).min(rows.elements())
@@ -480,7 +525,12 @@ mod tests {
             let shape = [rows, columns];
             let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
             let problem = Problem::new(&operation);
-            planner.split_rows(&problem.axes.by_row(), &problem.tensors(), true)
+            let rows = RowsOf {
+                by_row: problem.axes.by_row(),
+                tensors: problem.tensors(),
+                rows_of_a_sample: None,
+            };
+            planner.split_rows(&rows, true)
         };
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);

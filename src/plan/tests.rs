@@ -285,10 +285,20 @@ impl Random {
         let shape = [n, self.of(&[1, 2, 3]), c, self.of(&[1, 2, 4]), x];
         let mut axes: Vec<i64> = (0..5).filter(|_| self.flag()).collect();
         let mut param_axes = (0..5).filter(|_| self.flag()).collect();
-        // Rows are rare among random axes.
-        if axes.is_empty() || self.below(4) == 0 {
-            axes = vec![2, 3, 4];
-            param_axes = axes.clone();
+        // Rows and columns are rare among random axes.
+        match self.below(4) {
+            0 => {
+                axes = vec![2];
+                param_axes = if self.flag() { vec![2] } else { vec![0, 1, 2] };
+            }
+            1 | 2 if !axes.is_empty() => {}
+            _ => {
+                axes = vec![2, 3, 4];
+                param_axes = match self.flag() {
+                    true => axes.clone(),
+                    false => vec![0, 2, 3, 4],
+                };
+            }
         }
         let norm = Norm::Axes {
             axes,

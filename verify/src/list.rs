@@ -67,11 +67,15 @@ layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f3
 
 # Any axes: channels between other axes, parameters of each sample, and channels that share statistics or parameters but
 # are not side by side.
-axes_norm_{backward,forward}/{3x6x20/over_1/along_1,4x7x12/over_2/along_0-2,2x5x40/over_2/along_0-1,4x5x6x7/over_1-3/along_none}/{f32,bf16-f32/uncentered}
+axes_norm_{backward,forward}/{3x6x20/over_1/along_1,3x6x21/over_1/along_1,4x7x12/over_2/along_0-2,2x5x40/over_2/along_0-1,4x5x6x7/over_1-3/along_none}/{f32,bf16-f32/uncentered}
 axes_norm_{backward,forward}/{5x6x7x9/over_0-2/along_0-1,5x6x3x36/over_1-2/along_0-2,3x4x5x6/over_0-3/along_1-3,4x6x8/over_0/along_0-2}/{f32/uncentered,f32,f16}
 axes_norm_{backward,forward}/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu,silu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{23x101,6x192}/{f32,bf16}/{rows_in_registers,rows_read_twice}
-axes_norm_{backward,forward}/{3x7x192/along_0-2/over_2,2x5x300/along_0-2/over_2,300x5x8/along_0-2/over_2,40x64/along_0-1/over_1}/{f32,bf16-f32}/rows_in_registers/{gpu,software}
+axes_norm_{backward,forward}/{3x7x192/along_0-2/over_2,2x5x300/along_0-2/over_2,300x5x8/along_0-2/over_2,40x64/along_0-1/over_1}/{f32,bf16-f32,f32/uncentered}/{rows_in_registers,rows_read_twice}/{gpu,software}
+axes_norm_{backward,forward}/2x9x1152/along_0-2/over_2/{f16,f32/uncentered/relu}/rows_read_twice/max_storage_buffers=4
+axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1,129x40/over_0/along_0}/{f32,bf16-f32/uncentered,f64}/columns_read_twice/{gpu,software,tiny}
+axes_norm_{backward,forward}/{5x17x1040/over_1/along_0-1,3x1000x4/over_1/along_1}/{f32/silu,f16,f64/uncentered,f32/zero_centered_gamma}/columns_read_twice/{software,max_storage_buffers=4}
+axes_norm_{backward,forward}/2x600x128/over_1/along_1/{f32/columns_read_twice/windows=65536,bf16-f32/columns_read_twice/max_binding=131072}
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
 

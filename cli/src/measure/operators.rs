@@ -19,6 +19,9 @@ pub enum Op {
     /// Layer norm with gamma and beta of each sample.
     AdaptiveLayerNorm,
     AdaptiveLayerNormForward,
+    /// Layer norm over the channels of each position, NCX.
+    ChannelLayerNorm,
+    ChannelLayerNormForward,
 }
 
 /// The elements that an operator normalizes together.
@@ -28,10 +31,12 @@ pub enum Groups {
     Rows,
     /// Groups of channels of one sample.
     OfSamples,
+    /// Channels of one position.
+    Positions,
 }
 
 impl Op {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::BatchNorm,
         Self::LayerNorm,
         Self::RmsNorm,
@@ -45,6 +50,8 @@ impl Op {
         Self::InstanceNormForward,
         Self::AdaptiveLayerNorm,
         Self::AdaptiveLayerNormForward,
+        Self::ChannelLayerNorm,
+        Self::ChannelLayerNormForward,
     ];
 
     /// The operators that are measured if none is named: a fixed list, so that results of other versions stay
@@ -66,6 +73,8 @@ impl Op {
             Self::InstanceNormForward => "instance-norm-forward",
             Self::AdaptiveLayerNorm => "adaptive-layer-norm",
             Self::AdaptiveLayerNormForward => "adaptive-layer-norm-forward",
+            Self::ChannelLayerNorm => "channel-layer-norm",
+            Self::ChannelLayerNormForward => "channel-layer-norm-forward",
         }
     }
 
@@ -82,11 +91,17 @@ impl Op {
             | Self::GroupNormForward
             | Self::InstanceNorm
             | Self::InstanceNormForward => Groups::OfSamples,
+            Self::ChannelLayerNorm | Self::ChannelLayerNormForward => Groups::Positions,
         }
     }
 
     pub fn is_gradient(self) -> bool {
-        let others = [Self::GroupNorm, Self::InstanceNorm, Self::AdaptiveLayerNorm];
+        let others = [
+            Self::GroupNorm,
+            Self::InstanceNorm,
+            Self::AdaptiveLayerNorm,
+            Self::ChannelLayerNorm,
+        ];
         Self::USUAL.contains(&self) || others.contains(&self)
     }
 

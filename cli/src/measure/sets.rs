@@ -112,6 +112,24 @@ impl Set {
                 &[2, 128, 512, 512],
             ],
             (Self::Small, Groups::OfSamples) => &[&[1, 320, 32, 32], &[1, 64, 57, 57]],
+            // ConvNeXt, segmentation.
+            (Self::Software, Groups::Positions) => &[
+                &[8, 96, 56, 56],
+                &[8, 192, 28, 28],
+                &[16, 384, 14, 14],
+                &[1, 256, 64, 64],
+                &[2, 64, 128, 128],
+                &[4, 512, 1024],
+            ],
+            (Self::Gpu, Groups::Positions) => &[
+                &[64, 96, 56, 56],
+                &[64, 192, 28, 28],
+                &[64, 384, 14, 14],
+                &[8, 256, 64, 64],
+                &[4, 64, 256, 256],
+                &[16, 1024, 2048],
+            ],
+            (Self::Small, Groups::Positions) => &[&[1, 96, 28, 28], &[2, 256, 8, 8]],
         }
     }
 
@@ -136,6 +154,9 @@ impl Set {
             (Self::Gpu, Groups::Rows) => &[&[8192, 4096], &[65536, 768]],
             (Self::Software | Self::Gpu, Groups::OfSamples) => {
                 &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
+            }
+            (Self::Software | Self::Gpu, Groups::Positions) => {
+                &[&[8, 96, 56, 56], &[16, 384, 14, 14]]
             }
             // These are few enough.
             (Self::Small, _) => self.shapes(op),
@@ -228,6 +249,11 @@ impl Case {
             AdaptiveLayerNorm | AdaptiveLayerNormForward => Norm::Axes {
                 axes: vec![begin_axis],
                 param_axes: vec![0, begin_axis],
+                centered: true,
+            },
+            ChannelLayerNorm | ChannelLayerNormForward => Norm::Axes {
+                axes: vec![1],
+                param_axes: vec![1],
                 centered: true,
             },
         };

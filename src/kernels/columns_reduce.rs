@@ -1,0 +1,79 @@
+//! The reduction over columns.
+
+use super::describe::{Constants, Uniform, constants, uniforms};
+use super::files::file;
+use super::shared_uniforms::BatchTiles;
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+
+constants! {
+    struct ColumnsReduce {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// How many of them write one partial sum of a row together.
+        threads_per_partial: u32,
+        /// Vectors of a row that each of them has.
+        column_vectors: u32,
+        vector_vec4s: u32,
+        /// Those that write one partial sum belong to one subgroup.
+        subgroups: bool,
+        /// gamma is given.
+        scaled: bool,
+        /// beta is given, and matters.
+        offset: bool,
+        /// gamma and beta are in the workspace.
+        weighted: bool,
+        /// Each batch has parameters of its own.
+        of_samples: bool,
+        /// The parameters' gradients are wanted.
+        summed: bool,
+        /// A workgroup adds up its sums of a column before it writes them.
+        add_thread_rows: bool,
+    }
+}
+
+uniforms! {
+    struct ColumnsReduceUniforms {
+        tiles: BatchTiles,
+        /// Columns of all batches.
+        columns: u32,
+        /// Partial sums of a row.
+        partials_per_row: u32,
+        row_partials: u32,
+        partials: u32,
+    }
+}
+
+impl Describe for ColumnsReduce {
+    const KERNEL: Kernel = Kernel::ColumnsReduce;
+    type Uniforms = ColumnsReduceUniforms;
+
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
+        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size));
+        let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
+        of_vectors
+            + rows * (1 + of_vectors + tree(self.threads_per_partial))
+            + u64::from(self.column_vectors) * (1 + columns)
+    }
+
+    fn in_a_subgroup(&self) -> u32 {
+        if self.subgroups {
+            self.threads_per_partial
+        } else {
+            0
+        }
+    }
+
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        uniforms.tiles.walk(self.threads_per_row, workgroup_size)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "columns_reduce",
+    file: file!("traversals/columns_reduce"),
+    constants: ColumnsReduce::SAMPLES,
+    uniforms: ColumnsReduceUniforms::KIND,
+    gamma_length: "parameters",
+    ..Entry::OVER_CHANNELS
+};
