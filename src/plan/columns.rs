@@ -81,7 +81,7 @@ impl Planner<'_> {
         if !self.body.is_gradient() {
             return self.columns_unsupported_reason(&of.layout(), &tensors.src);
         }
-        let sums = self.sums_of(of, &self.divide_for_sums(of), tensors);
+        let sums = self.partial_sums(of, &self.divide_for_sums(of), tensors);
         let room = self.partial_records(&tensors.src, of.statistics());
         (sums.row_records + sums.column_records > room)
             .then(|| "its partial sums would outgrow the tensor".to_owned())
@@ -144,7 +144,7 @@ impl Planner<'_> {
         dispatches.extend(pack);
 
         let division = self.divide_for_sums(of);
-        let sums = self.sums_of(of, &division, tensors);
+        let sums = self.partial_sums(of, &division, tensors);
         let regions = Regions {
             stats,
             of_rows: workspace.reserve(sums.row_records)?,
@@ -233,7 +233,7 @@ impl Planner<'_> {
 
     /// The partial sums that a reduction leaves. Those of rows take no more than a quarter of the room for all, if
     /// enough invocations can share one.
-    fn sums_of(&self, of: &ByColumn, division: &Division, tensors: &Tensors) -> Sums {
+    fn partial_sums(&self, of: &ByColumn, division: &Division, tensors: &Tensors) -> Sums {
         let subgroup = self.subgroup(division.workgroup_size);
         let threads_per_partial = match subgroup {
             0 if self.cheap_barriers() => THREADS_PER_PARTIAL,
