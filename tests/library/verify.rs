@@ -142,8 +142,6 @@ fn the_list_has_every_algorithm_and_type() {
         ("layer_norm_forward", of_rows),
         ("rms_norm_backward", of_rows),
         ("rms_norm_forward", of_rows),
-        ("axes_norm_backward", &[ColumnsReadTwice]),
-        ("axes_norm_forward", &[ColumnsReadTwice]),
     ] {
         let own = || {
             cases
