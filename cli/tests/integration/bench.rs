@@ -325,7 +325,7 @@ fn forward_passes_by_name() {
     let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
     assert_success(&output);
     let value = read(&report);
-    assert_report(&value, 13);
+    assert_report(&value, 15);
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let bytes = 4 * 6 * 8 * 50;
     for (op, times) in [
@@ -340,6 +340,8 @@ fn forward_passes_by_name() {
         ("batch-norm-inference", &[2]),
         ("layer-norm-forward", &[3, 2]),
         ("rms-norm-forward", &[3, 2]),
+        ("channel-layer-norm", &[5, 3]),
+        ("channel-layer-norm-forward", &[3, 2]),
     ] {
         let rows = value["results"].as_array().unwrap();
         let row = rows.iter().find(|row| row["op"] == op).unwrap();
