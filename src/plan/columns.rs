@@ -256,12 +256,8 @@ impl Planner<'_> {
         }
         let partials_per_row = partials_per_row(threads_per_partial);
         let add_thread_rows = division.at_once() > 1;
-        let of_a_tile = if add_thread_rows {
-            1
-        } else {
-            division.at_once()
-        };
-        let column_partials = division.row_tiles(of) * of_a_tile;
+        // A workgroup adds up its invocations' sums, so a tile leaves one of each column.
+        let column_partials = division.row_tiles(of);
         Sums {
             threads_per_partial,
             add_thread_rows,
