@@ -155,9 +155,8 @@ impl Set {
             (Self::Software | Self::Gpu, Groups::OfSamples) => {
                 &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
             }
-            (Self::Software | Self::Gpu, Groups::Positions) => {
-                &[&[8, 96, 56, 56], &[16, 384, 14, 14]]
-            }
+            (Self::Software, Groups::Positions) => &[&[8, 96, 56, 56], &[16, 384, 14, 14]],
+            (Self::Gpu, Groups::Positions) => &[&[64, 96, 56, 56], &[64, 384, 14, 14]],
             // These are few enough.
             (Self::Small, _) => self.shapes(op),
         }
