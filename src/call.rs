@@ -105,6 +105,8 @@ pub struct Grads<T, P> {
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise; RMS norm has none.
     pub diff_beta: Option<Vec<P>>,
+    /// Gradient with respect to the gate, if one is given; with [`ParamGrads::Both`](crate::ParamGrads::Both).
+    pub diff_gate: Option<Vec<P>>,
     /// Gradient with respect to the residual that was added before an activation, if a mask was given. The gradient of
     /// a residual without an activation is diff_dst.
     pub diff_residual: Option<Vec<T>>,
@@ -158,6 +160,7 @@ impl<T, P, S> Results<T, P, S> {
             diff_src: take(&mut self.data, Tensor::DiffSrc).unwrap_or_default(),
             diff_gamma: take(&mut self.params, Tensor::DiffGamma),
             diff_beta: take(&mut self.params, Tensor::DiffBeta),
+            diff_gate: take(&mut self.params, Tensor::DiffGate),
             diff_residual: take(&mut self.data, Tensor::DiffResidual),
         }
     }

@@ -22,6 +22,8 @@ pub enum Tensor {
     Gamma,
     /// Shift.
     Beta,
+    /// Scale of the layer's output.
+    Gate,
     /// The activation mask: one bit for each element, set if the activation let it pass.
     Mask,
     /// Running mean, read and written.
@@ -36,6 +38,8 @@ pub enum Tensor {
     DiffGamma,
     /// Gradient with respect to beta.
     DiffBeta,
+    /// Gradient with respect to the gate.
+    DiffGate,
     /// The layer's output.
     Dst,
     /// src + residual, before layer and RMS norm.
@@ -47,7 +51,7 @@ pub enum Tensor {
 }
 
 impl Tensor {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Src,
         Self::DiffDst,
         Self::Mean,
@@ -56,6 +60,7 @@ impl Tensor {
         Self::Residual,
         Self::Gamma,
         Self::Beta,
+        Self::Gate,
         Self::Mask,
         Self::RunningMean,
         Self::RunningVariance,
@@ -63,6 +68,7 @@ impl Tensor {
         Self::DiffResidual,
         Self::DiffGamma,
         Self::DiffBeta,
+        Self::DiffGate,
         Self::Dst,
         Self::Sum,
         Self::Sums,
@@ -80,6 +86,7 @@ impl Tensor {
             Self::Residual => "residual",
             Self::Gamma => "gamma",
             Self::Beta => "beta",
+            Self::Gate => "gate",
             Self::Mask => "mask",
             Self::RunningMean => "running_mean",
             Self::RunningVariance => "running_variance",
@@ -87,6 +94,7 @@ impl Tensor {
             Self::DiffResidual => "diff_residual",
             Self::DiffGamma => "diff_gamma",
             Self::DiffBeta => "diff_beta",
+            Self::DiffGate => "diff_gate",
             Self::Dst => "dst",
             Self::Sum => "sum",
             Self::Sums => "sums",
@@ -117,7 +125,12 @@ impl Tensor {
     pub const fn is_param(self) -> bool {
         matches!(
             self,
-            Self::Gamma | Self::Beta | Self::DiffGamma | Self::DiffBeta
+            Self::Gamma
+                | Self::Beta
+                | Self::Gate
+                | Self::DiffGamma
+                | Self::DiffBeta
+                | Self::DiffGate
         )
     }
 

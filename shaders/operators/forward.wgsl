@@ -8,7 +8,7 @@
 // nearer to the merged mean.
 // Where elements are not `centered`, shift and δ are 0, and M2 / count is the mean of squares.
 
-#import records, activation, inverse_deviation
+#import records, params, activation, inverse_deviation
 
 // All that an element's result depends on besides the element.
 struct Coefficients {
@@ -77,8 +77,8 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 
 // Derives the records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    let given = Coefficients(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
-    let coefficients = with_sums(given, sums, scalars);
+    let given = Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4());
+    let coefficients = with_sums(with_params(given, load_params(vec4_index)), sums, scalars);
     return Words(coefficients.shift, coefficients.base * coefficients.gamma + coefficients.beta, coefficients.r * coefficients.gamma, real4());
 }
 

@@ -1,7 +1,7 @@
 // The gradient of batch norm, of group norm and of layer norm, four elements at a time. If an activation follows the
 // layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
-// x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
+// x̂ = (src − mean) · r. With a gate, gamma and beta are those times the gate. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean. Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
 
 #import records, activation, inverse_deviation
@@ -145,8 +145,13 @@ fn accumulator_of(words: Words) -> Accumulator {
     return Accumulator(words.x, words.y);
 }
 
-// Writes the parameters' gradients of the first `count` of four channels.
+// Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma + beta).
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
-    store_first_diff_beta(vec4_index, sums.d, count);
-    store_first_diff_gamma(vec4_index, sums.d_xhat, count);
+    var gate = real4(1.0);
+    if gated { gate = load_gate(vec4_index); }
+    store_first_diff_beta(vec4_index, gate * sums.d, count);
+    store_first_diff_gamma(vec4_index, gate * sums.d_xhat, count);
+    if gate_summed {
+        store_first_diff_gate(vec4_index, load_gamma(vec4_index) * sums.d_xhat + load_beta(vec4_index) * sums.d, count);
+    }
 }

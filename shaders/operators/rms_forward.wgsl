@@ -1,5 +1,5 @@
 // RMS norm forward, four elements at a time: dst = x · r · gamma + beta, where x = src + residual and
-// r = 1 / sqrt(mean(x²) + epsilon).
+// r = 1 / sqrt(mean(x²) + epsilon). With `residual_after`, x = src, and the residual is added to dst.
 
 #import records, activation, inverse_deviation
 
@@ -13,6 +13,7 @@ struct Coefficients {
 
 struct Element {
     x: real4,
+    after: real4, // added to the layer's output
 }
 
 // Four running sums of x² side by side.
@@ -69,11 +70,14 @@ fn store_row(row: u32, coefficients: Coefficients) {
 }
 
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
-    return Element(inputs.src + inputs.residual);
+    if residual_after { return Element(inputs.src, inputs.residual); }
+    return Element(inputs.src + inputs.residual, real4());
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(activation(element.x * coefficients.r * coefficients.gamma + coefficients.beta), element.x);
+    let y = element.x * coefficients.r * coefficients.gamma + coefficients.beta;
+    if residual_after { return Outputs(activation(y + element.after), element.x); }
+    return Outputs(activation(y), element.x);
 }
 
 // The terms of the elements that are in the row.

@@ -1,6 +1,6 @@
 // Layer norm forward over rows in registers, four elements at a time: dst = x̂ · gamma + beta, where
 // x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and
-// base = −δ · r. Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the
+// base = −δ · r. With `residual_after`, x = src, and the residual is added to dst. Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the
 // mean that follows. The second sums are exact whatever the mean is, and 0 for equal elements.
 
 #import records, activation, inverse_deviation
@@ -18,6 +18,7 @@ struct Coefficients {
 
 struct Element {
     x: real4,
+    after: real4, // added to the layer's output
 }
 
 // Four running sums side by side.
@@ -40,7 +41,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
 
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     var begun = Coefficients();
-    begun.shift = first.src + first.residual;
+    begun.shift = element_of(first, coefficients).x;
     return begun;
 }
 
@@ -73,12 +74,15 @@ fn store_row(row: u32, coefficients: Coefficients) {
 }
 
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
-    return Element(inputs.src + inputs.residual);
+    if residual_after { return Element(inputs.src, inputs.residual); }
+    return Element(inputs.src + inputs.residual, real4());
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     let xhat = (element.x - coefficients.shift) * coefficients.r + coefficients.base;
-    return Outputs(activation(xhat * coefficients.gamma + coefficients.beta), element.x);
+    let y = xhat * coefficients.gamma + coefficients.beta;
+    if residual_after { return Outputs(activation(y + element.after), element.x); }
+    return Outputs(activation(y), element.x);
 }
 
 // The terms of the elements that are in the row.

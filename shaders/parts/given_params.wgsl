@@ -1,15 +1,14 @@
 // gamma and beta where each may be missing, or, where the adapter binds too few buffers, in the workspace.
 
-#import records
+#import records, params
 
 fn given_params(vec4_index: u32) -> Params {
-    var gamma = real4(1.0);
-    var beta = real4();
-    if scaled {
-        if weighted { gamma = load_workspace(uniforms.weights + vec4_index); } else { gamma = load_gamma(vec4_index); }
+    var given = Params(real4(1.0), real4());
+    if !weighted {
+        if scaled || offset { given = load_params(vec4_index); }
+        return given;
     }
-    if offset {
-        if weighted { beta = load_workspace(uniforms.offsets + vec4_index); } else { beta = load_beta(vec4_index); }
-    }
-    return Params(gamma, beta);
+    if scaled { given.gamma = load_workspace(uniforms.weights + vec4_index); }
+    if offset { given.beta = load_workspace(uniforms.offsets + vec4_index); }
+    return given;
 }

@@ -1,9 +1,12 @@
-// gamma and beta of four elements, or of four channels.
+// gamma and beta of four elements, or of four channels; times the gate, if there is one.
 
 #import records, realigned
 
 fn load_params(vec4_index: u32) -> Params {
-    return Params(load_gamma(vec4_index), load_beta(vec4_index));
+    let params = Params(load_gamma(vec4_index), load_beta(vec4_index));
+    if !gated { return params; }
+    let gate = load_gate(vec4_index);
+    return Params(gate * params.gamma, gate * params.beta);
 }
 
 fn select_params(f: Params, t: Params, condition: vec4<bool>) -> Params {

@@ -6,7 +6,7 @@
 // of a tile.
 //
 // Bindings: src, diff_dst (for a gradient), gamma (optional: 1, or in the workspace), beta (optional: 0, or in the
-// workspace) read; workspace read; diff_src written, or diff_dst in place; or dst written.
+// workspace), gate, residual (optional) read; workspace read; diff_src written, or diff_dst in place; or dst written.
 // Moves 2 n elements in (n forward), n out.
 
 #import tiles, body, vectors, columns

@@ -6,8 +6,8 @@
 // invocations leave one of a row: workspace[row_partials + parameter · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0).
 // Where rows share parameters, the partial sums of one are those of all batches.
 //
-// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation) read; workspace read and
-// written.
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation), gate (optional)
+// read; workspace read and written.
 // Moves 2 n elements in.
 
 #import tiles, body, vectors, columns, column_sums

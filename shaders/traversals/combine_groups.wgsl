@@ -7,7 +7,7 @@
 // `threads` invocations, a constant of the text and a power of two, share four groups. A gradient reads the
 // coefficients of channel c from workspace[stats + c].
 //
-// Bindings: gamma (optional: 1), beta (optional: 0) for a forward pass read; workspace read and written.
+// Bindings: gamma (optional: 1), beta (optional: 0), gate (optional: 1) for a forward pass read; workspace read and written.
 // Moves a record of each channel in, two for a gradient, and one out.
 
 #import tiles, body, params, records, scalars, one_channel

@@ -1,9 +1,9 @@
-// Writes gamma or beta to the workspace as reals, for rows where an adapter binds too few buffers:
+// Writes gamma or beta, times the gate if there is one, to the workspace as reals, for rows where an adapter binds too few buffers:
 // workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
-// Bindings: gamma (or beta, `of_beta`) read; workspace written. Moves a row's length in elements in and out.
+// Bindings: gamma (or beta, `of_beta`), gate (optional: 1) read; workspace written. Moves a row's length in elements in and out.
 
-#import tiles
+#import tiles, params
 
 @compute @workgroup_size(workgroup_size)
 fn pack_weights(
@@ -12,9 +12,10 @@ fn pack_weights(
 ) {
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.columns + 3u) / 4u { return; }
+    let params = load_params(vec4_index);
     if of_beta {
-        store_workspace(uniforms.weights + vec4_index, load_beta(vec4_index));
+        store_workspace(uniforms.weights + vec4_index, params.beta);
     } else {
-        store_workspace(uniforms.weights + vec4_index, load_gamma(vec4_index));
+        store_workspace(uniforms.weights + vec4_index, params.gamma);
     }
 }

@@ -82,7 +82,7 @@ impl Entry {
         file: file!("operators/forward"),
         inputs: &[Tensor::Src, Tensor::Residual],
         outputs: &[Tensor::Dst, Tensor::Sum],
-        reads: &[Tensor::Gamma, Tensor::Beta],
+        reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate],
         writes: &[],
         ..Self::GRADIENT
     };
@@ -151,8 +151,8 @@ impl Body {
                 name: "gradient",
                 outputs: &[Tensor::DiffSrc, Tensor::DiffResidual],
                 statistics: MEAN_AND_VARIANCE,
-                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Mask],
-                writes: &[Tensor::DiffGamma, Tensor::DiffBeta],
+                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate, Tensor::Mask],
+                writes: &[Tensor::DiffGamma, Tensor::DiffBeta, Tensor::DiffGate],
                 ..Entry::GRADIENT
             },
             Self::RmsGradient => Entry {
@@ -164,7 +164,7 @@ impl Body {
             Self::UncenteredGradient => Entry {
                 name: "uncentered_gradient",
                 statistics: MEAN_SQUARE,
-                reads: &[Tensor::Gamma, Tensor::Beta],
+                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate],
                 ..Self::Gradient.entry()
             },
             Self::Forward => Entry {
@@ -172,6 +172,7 @@ impl Body {
                 reads: &[
                     Tensor::Gamma,
                     Tensor::Beta,
+                    Tensor::Gate,
                     Tensor::RunningMean,
                     Tensor::RunningVariance,
                 ],
@@ -191,6 +192,7 @@ impl Body {
             Self::Inference => Entry {
                 name: "inference",
                 statistics: MEAN_AND_VARIANCE,
+                reads: &[Tensor::Gamma, Tensor::Beta],
                 ..Entry::FORWARD
             },
             Self::RowsForward => Entry {
@@ -213,12 +215,13 @@ impl Body {
             },
             Self::GroupForward => Entry {
                 name: "group_forward",
-                reads: &[Tensor::Gamma, Tensor::Beta],
+                reads: Entry::FORWARD.reads,
                 writes: &[Tensor::Mask, Tensor::Mean, Tensor::Variance],
                 ..Self::Forward.entry()
             },
             Self::GroupInference => Entry {
                 name: "group_inference",
+                reads: Entry::FORWARD.reads,
                 ..Self::Inference.entry()
             },
             Self::GroupRmsGradient => Entry {
@@ -386,7 +389,8 @@ impl Body {
             ),
             Self::GroupForward | Self::GroupRmsForward => matches!(
                 kernel,
-                ChannelsFirstReduce
+                PackStatistics
+                    | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
                     | ChannelsLastReduce

@@ -7,8 +7,10 @@ use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct PackStatistics {
-        /// The records are there, and lack only gamma and beta.
+        /// The channels' records are there, and lack only gamma and beta.
         again: bool,
+        /// The records of what shares statistics are there.
+        of_statistics: bool,
         /// Channels that share statistics or parameters are not side by side.
         mixed: bool,
     }
@@ -20,6 +22,8 @@ uniforms! {
         groups: GroupSizes,
         /// Where the records begin in the workspace.
         stats: u32,
+        /// Where the records that are there begin.
+        known: u32,
         /// Workgroups along x.
         grid_width: u32,
         epsilon: f64,

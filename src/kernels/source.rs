@@ -265,6 +265,11 @@ impl Variant {
         let of_epilogue = [
             ("residual_after", Constant::Flag(self.epilogue.residual)),
             ("gamma_ignored", Constant::Flag(self.epilogue.gamma_ignored)),
+            ("gated", Constant::Flag(self.bound.contains(&Tensor::Gate))),
+            (
+                "gate_summed",
+                Constant::Flag(self.bound.contains(&Tensor::DiffGate)),
+            ),
         ];
         let constants = self.body.constants().into_iter().chain(of_epilogue);
         for (name, value) in constants.chain(self.constants.iter().copied()) {

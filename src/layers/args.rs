@@ -3,6 +3,24 @@
 use crate::call::Results;
 use crate::{Element, RunningUpdate, Tensor};
 
+/// The parameters that a layer is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Params<'a, P> {
+    pub gamma: Option<&'a [P]>,
+    pub beta: Option<&'a [P]>,
+    pub gate: Option<&'a [P]>,
+}
+
+impl<'a, P> Params<'a, P> {
+    const fn new(gamma: Option<&'a [P]>, beta: Option<&'a [P]>) -> Self {
+        Self {
+            gamma,
+            beta,
+            gate: None,
+        }
+    }
+}
+
 /// The tensors of a forward pass.
 ///
 /// ```
@@ -17,8 +35,7 @@ use crate::{Element, RunningUpdate, Tensor};
 pub struct ForwardArgs<'a, T: Element, P = T> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
-    pub(crate) gamma: Option<&'a [P]>,
-    pub(crate) beta: Option<&'a [P]>,
+    pub(crate) params: Params<'a, P>,
     pub(crate) residual: Option<&'a [T]>,
     pub(crate) keep_statistics: bool,
     pub(crate) running: Option<RunningStatistics<'a, T::Sum>>,
@@ -31,8 +48,7 @@ impl<'a, T: Element> ForwardArgs<'a, T> {
         Self {
             shape,
             src,
-            gamma: None,
-            beta: None,
+            params: Params::new(None, None),
             residual: None,
             keep_statistics: true,
             running: None,
@@ -48,12 +64,19 @@ impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
         ForwardArgs {
             shape: self.shape,
             src: self.src,
-            gamma,
-            beta,
+            params: Params::new(gamma, beta),
             residual: self.residual,
             keep_statistics: self.keep_statistics,
             running: self.running,
         }
+    }
+
+    /// Sets the gate of an axes norm, as long as gamma: dst = gate · (x̂ · gamma + beta) + residual. Set it after
+    /// [`params`](Self::params), whose element type it has.
+    #[must_use]
+    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
+        self.params.gate = gate;
+        self
     }
 
     /// Sets a residual of src's shape. Layer and RMS norm add it to src, as transformer blocks do, and return the sum
@@ -245,8 +268,7 @@ pub struct InferenceArgs<'a, T: Element, P = T> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
     pub(crate) statistics: SavedRef<'a, T::Sum>,
-    pub(crate) gamma: Option<&'a [P]>,
-    pub(crate) beta: Option<&'a [P]>,
+    pub(crate) params: Params<'a, P>,
     pub(crate) residual: Option<&'a [T]>,
 }
 
@@ -262,8 +284,7 @@ impl<'a, T: Element> InferenceArgs<'a, T> {
             shape,
             src,
             statistics: statistics.into(),
-            gamma: None,
-            beta: None,
+            params: Params::new(None, None),
             residual: None,
         }
     }
@@ -281,10 +302,17 @@ impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
             shape: self.shape,
             src: self.src,
             statistics: self.statistics,
-            gamma,
-            beta,
+            params: Params::new(gamma, beta),
             residual: self.residual,
         }
+    }
+
+    /// Sets the gate of an axes norm, as long as gamma: dst = gate · (x̂ · gamma + beta) + residual. Set it after
+    /// [`params`](Self::params), whose element type it has.
+    #[must_use]
+    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
+        self.params.gate = gate;
+        self
     }
 
     /// Sets a residual of src's shape. It is added to the layer's output, before the activation.
@@ -309,8 +337,7 @@ pub struct BackwardArgs<'a, T: Element, P = T> {
     pub(crate) src: &'a [T],
     pub(crate) diff_dst: &'a [T],
     pub(crate) saved: SavedRef<'a, T::Sum>,
-    pub(crate) gamma: Option<&'a [P]>,
-    pub(crate) beta: Option<&'a [P]>,
+    pub(crate) params: Params<'a, P>,
 }
 
 impl<'a, T: Element> BackwardArgs<'a, T> {
@@ -328,8 +355,7 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
             src,
             diff_dst,
             saved: saved.into(),
-            gamma: None,
-            beta: None,
+            params: Params::new(None, None),
         }
     }
 }
@@ -347,9 +373,16 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
             src: self.src,
             diff_dst: self.diff_dst,
             saved: self.saved,
-            gamma,
-            beta,
+            params: Params::new(gamma, beta),
         }
+    }
+
+    /// Sets the gate of the forward pass, after [`params`](Self::params), whose element type it has. The results then
+    /// include [`Grads::diff_gate`](crate::Grads::diff_gate).
+    #[must_use]
+    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
+        self.params.gate = gate;
+        self
     }
 
     /// Sets the forward pass's [`Saved::mask`], if `&output.saved` has not set it. The results then include

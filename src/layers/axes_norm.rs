@@ -67,22 +67,24 @@ layer! {
     ///
     /// Elements with the same indices along all axes but `axes` are normalized together. With their mean and biased
     /// variance, r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is
-    /// dst = activation(gamma · x̂ + beta + residual). The gradient, with d = diff_dst · gamma and means taken over the
-    /// elements that are normalized together, is
+    /// dst = activation(gate · (gamma · x̂ + beta) + residual). A gate, which has gamma's shape, comes without an
+    /// activation. The gradient, with d = diff_dst · gate · gamma and means taken over the elements that are normalized
+    /// together, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the elements that share a parameter; neither
-    ///   without gamma and beta
+    /// * diff_gamma = gate · Σ diff_dst · x̂ and diff_beta = gate · Σ diff_dst, over the elements that share a parameter;
+    ///   neither without gamma and beta
+    /// * diff_gate = Σ diff_dst · (gamma · x̂ + beta), if there is a gate
     ///
     /// With [`centered`](AxesNormOptions::centered) off the statistic is mean_square, x̂ = src / √(mean_square + epsilon),
     /// and the gradient has no mean(d).
     ///
-    /// mean and variance have the sizes of the other axes, in their order; gamma and beta those of `param_axes`.
+    /// mean and variance have the sizes of the other axes, in their order; gamma, beta and gate those of `param_axes`.
     ///
     /// | layer | src | axes | param_axes |
     /// |---|---|---|---|
     /// | layer norm over channels (ConvNeXt) | N, C, H, W | 1 | 1 |
-    /// | adaptive layer norm (DiT) | N, T, C | 2 | 0, 2 |
+    /// | adaptive layer norm (DiT), with or without a gate | N, T, C | 2 | 0, 2 |
     /// | adaptive instance norm, FiLM | N, C, H, W | 2, 3 | 0, 1 |
     /// | adaptive group norm | N, G, C/G, H, W | 2, 3, 4 | 0, 1, 2 |
     /// | group norm with a group's parameters | N, G, C/G, H, W | 2, 3, 4 | 1 |

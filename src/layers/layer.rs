@@ -1,5 +1,6 @@
 //! The code that all layers share.
 
+use super::args::Params;
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
 use crate::element::types;
@@ -28,12 +29,13 @@ impl Layer {
         &self,
         pass: impl Into<Pass>,
         shape: &[usize],
-        (gamma, beta): (bool, bool),
+        params: Params<'_, P>,
         residual: Residual,
     ) -> Operation {
         Operation::new(self.norm.clone(), pass, shape, types::<T, P, T::Sum>())
             .with_epsilon(self.epsilon)
-            .with_params(gamma, beta)
+            .with_params(params.gamma.is_some(), params.beta.is_some())
+            .with_gate(params.gate.is_some())
             .with_zero_centered_gamma(self.zero_centered_gamma)
             .with_epilogue(Epilogue::new(residual, self.activation))
     }
@@ -56,11 +58,11 @@ impl Layer {
             running: running.map(|running| running.update),
             ..Forward::default()
         };
-        let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = self.residual(args.residual.is_some());
-        let operation = self.operation::<T, P>(pass, args.shape, params, residual);
+        let operation = self.operation::<T, P>(pass, args.shape, args.params, residual);
         Call::new(operation, args.src)
-            .params(args.gamma, args.beta)
+            .params(args.params.gamma, args.params.beta)
+            .with(Tensor::Gate, args.params.gate)
             .with(Tensor::Residual, args.residual)
             .statistics(
                 running.map(|running| &*running.mean),
@@ -72,11 +74,11 @@ impl Layer {
         &self,
         args: &InferenceArgs<'a, T, P>,
     ) -> Call<'a> {
-        let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = self.residual(args.residual.is_some());
-        let operation = self.operation::<T, P>(Pass::Inference, args.shape, params, residual);
+        let operation = self.operation::<T, P>(Pass::Inference, args.shape, args.params, residual);
         let mut call = Call::new(operation, args.src)
-            .params(args.gamma, args.beta)
+            .params(args.params.gamma, args.params.beta)
+            .with(Tensor::Gate, args.params.gate)
             .with(Tensor::Residual, args.residual);
         for &tensor in self.norm.statistics() {
             call = call.with(tensor, args.statistics.statistic(tensor));
@@ -89,7 +91,6 @@ impl Layer {
         &self,
         args: &BackwardArgs<'a, T, P>,
     ) -> Result<Call<'a>, Error> {
-        let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = match args.saved.mask {
             Some(_) if self.activation == Activation::None => {
                 let expected = "none without an activation: diff_dst is the residual's gradient";
@@ -98,9 +99,11 @@ impl Layer {
             Some(_) => Residual::After,
             None => Residual::None,
         };
-        let operation = self.operation::<T, P>(self.backward, args.shape, params, residual);
-        let reads_beta = operation.epilogue.is_recomputed();
-        if let Some(beta) = args.beta.filter(|_| !reads_beta) {
+        let operation = self.operation::<T, P>(self.backward, args.shape, args.params, residual);
+        let Params { gamma, beta, gate } = args.params;
+        let mut bound = operation.bound().into_iter();
+        let reads_beta = bound.any(|slot| slot.tensor == Tensor::Beta);
+        if let Some(beta) = beta.filter(|_| !reads_beta) {
             operation.check()?;
             let shape = self.norm.params_shape(args.shape);
             let len = shape.iter().map(|&size| size as u64).product();
@@ -108,7 +111,8 @@ impl Layer {
         }
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)
-            .params(args.gamma, args.beta.filter(|_| reads_beta))
+            .params(gamma, beta.filter(|_| reads_beta))
+            .with(Tensor::Gate, gate)
             .with(Tensor::Mask, args.saved.mask);
         for &tensor in self.norm.statistics() {
             call = call.with(tensor, args.saved.statistic(tensor));

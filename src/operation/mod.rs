@@ -52,8 +52,12 @@ pub struct Operation {
     /// Whether gamma is stored less 1, as Gemma's RMS norm and adaptive norms (1 + scale) store it. A missing gamma is 1.
     pub zero_centered_gamma: bool,
     /// Whether the layer has beta; without it beta is 0. RMS norm has no beta, and layer norm has beta only with gamma.
-    /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask.
+    /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask or for the gate's
+    /// gradient.
     pub beta: bool,
+    /// Whether the layer's output is multiplied by a gate, of gamma's shape, before a residual is added. Only axes norm
+    /// has one, and no activation follows it.
+    pub gate: bool,
     /// The residual and the activation of the forward pass.
     pub epilogue: Epilogue,
 }
@@ -93,6 +97,7 @@ impl Operation {
             epsilon: 1e-5,
             gamma: true,
             zero_centered_gamma: false,
+            gate: false,
             epilogue: Epilogue::default(),
         }
     }
@@ -120,6 +125,12 @@ impl Operation {
             zero_centered_gamma,
             ..self
         }
+    }
+
+    /// This operation with or without a gate.
+    #[must_use]
+    pub fn with_gate(self, gate: bool) -> Self {
+        Self { gate, ..self }
     }
 
     /// This operation with a residual and an activation.
@@ -163,6 +174,7 @@ impl Operation {
                 self.gamma,
                 self.zero_centered_gamma,
                 self.beta,
+                self.gate,
                 self.epilogue,
             ),
         )
@@ -175,6 +187,7 @@ impl Operation {
         use Need::{Always, Given, Options};
         let rows = norm.is_over_rows();
         let has_beta = norm.has_beta();
+        let has_gate = norm.has_gate();
         let mut slots = Vec::with_capacity(12);
         let mut add = |there: bool, tensors: &[Tensor], access, need| {
             let slot = |&tensor: &Tensor| Slot {
@@ -193,10 +206,12 @@ impl Operation {
                 add(true, statistics, In, Always);
                 add(true, &[Tensor::Gamma], In, Given);
                 add(has_beta, &[Tensor::Beta], In, Options);
+                add(has_gate, &[Tensor::Gate], In, Given);
                 add(true, &[Tensor::DiffSrc], Out, Always);
                 add(!rows, &[Tensor::DiffResidual], Out, Options);
                 add(true, &[Tensor::DiffGamma], Out, Options);
                 add(has_beta, &[Tensor::DiffBeta], Out, Options);
+                add(has_gate, &[Tensor::DiffGate], Out, Options);
             }
             Pass::Forward(_) | Pass::Inference => {
                 let is_given = matches!(pass, Pass::Inference);
@@ -206,6 +221,7 @@ impl Operation {
                 add(is_given, statistics, In, Always);
                 add(true, &[Tensor::Gamma], In, Given);
                 add(has_beta, &[Tensor::Beta], In, Given);
+                add(has_gate, &[Tensor::Gate], In, Given);
                 add(is_batch && !is_given, &running, InOut, Options);
                 add(true, &[Tensor::Dst], Out, Always);
                 add(rows, &[Tensor::Sum], Out, Options);
@@ -225,8 +241,15 @@ impl Operation {
             (Tensor::Sum, _) => self.epilogue.residual == Residual::Before,
             (Tensor::Mask | Tensor::DiffResidual, _) => self.epilogue.is_masked(),
             (Tensor::Gamma, _) => self.gamma,
-            (Tensor::Beta, Pass::Backward(_)) => self.beta && self.epilogue.is_recomputed(),
+            (Tensor::Beta, Pass::Backward(backward)) => {
+                let for_gate = self.gate && backward.param_grads == ParamGrads::Both;
+                self.beta && (self.epilogue.is_recomputed() || for_gate)
+            }
             (Tensor::Beta, _) => self.beta,
+            (Tensor::Gate, _) => self.gate,
+            (Tensor::DiffGate, Pass::Backward(backward)) => {
+                self.gate && backward.param_grads == ParamGrads::Both
+            }
             (Tensor::RunningMean | Tensor::RunningVariance, Pass::Forward(forward)) => {
                 forward.running.is_some()
             }
@@ -360,12 +383,25 @@ impl Operation {
     }
 
     fn check_params(&self) -> Result<(), Error> {
+        self.check_gate()?;
         let expected = match self.beta {
             true if !self.norm.has_beta() => "none, because RMS norm has no beta",
             true if self.norm.is_over_rows() && !self.gamma => "none without gamma",
             _ => return Ok(()),
         };
         Err(Error::argument(Tensor::Beta.name(), expected, "one"))
+    }
+
+    fn check_gate(&self) -> Result<(), Error> {
+        let ignored =
+            matches!(&self.pass, Pass::Backward(b) if b.param_grads == ParamGrads::Neither);
+        let expected = match self.gate {
+            true if !self.norm.has_gate() => "none, because only axes norm has a gate",
+            true if self.epilogue.activation != Activation::None => "none before an activation",
+            true if ignored => "none where gamma is ignored (ParamGrads::Neither)",
+            _ => return Ok(()),
+        };
+        Err(Error::argument(Tensor::Gate.name(), expected, "one"))
     }
 
     fn check_epilogue(&self) -> Result<(), Error> {

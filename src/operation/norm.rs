@@ -169,6 +169,11 @@ impl Norm {
         !matches!(self, Self::Rms { .. })
     }
 
+    /// Whether it may have a gate.
+    pub const fn has_gate(&self) -> bool {
+        matches!(self, Self::Axes { .. })
+    }
+
     /// Whether each statistic belongs to a single sample: an index of src's first axis.
     pub(crate) fn is_of_samples(&self, shape: &[usize]) -> bool {
         match self {

@@ -128,6 +128,12 @@ impl Groups {
         self.layout.grid.channels
     }
 
+    /// Whether each is a row of several channels, side by side.
+    pub fn are_rows(&self) -> bool {
+        let side_by_side = self.layout.general.is_none() && self.layout.grid.outer == 1;
+        side_by_side && self.mixed.is_none() && self.group_channels > 1
+    }
+
     /// The sizes by which elements find their channels, where the channels of a sample alternate.
     pub fn samples(&self) -> Option<Samples> {
         self.samples

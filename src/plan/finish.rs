@@ -190,10 +190,15 @@ impl Planner<'_> {
         derived: &Derived,
         route: Route,
     ) -> Result<Vec<Dispatch>, Error> {
-        let all = derived.operands.iter().map(Vec::len).sum::<usize>();
+        let mut operands = Vec::new();
+        for operand in derived.operands.iter().flatten() {
+            if !operands.contains(operand) {
+                operands.push(*operand);
+            }
+        }
         let scratch = if route == Route::Whole { 1 } else { 2 };
-        if route == Route::ToSums || all + scratch <= self.profile.max_storage_buffers as usize {
-            let operands = derived.operands.concat();
+        let most = self.profile.max_storage_buffers as usize;
+        if route == Route::ToSums || operands.len() + scratch <= most {
             let target = Target::Channels(derived, &operands, derived.means, route);
             return Ok(vec![self.add_up_to(partials, &target)?]);
         }

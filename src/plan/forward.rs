@@ -81,7 +81,7 @@ impl Planner<'_> {
     }
 
     /// The reduction to channels' statistics, and the partial statistics that it leaves.
-    fn reduce_statistics(
+    pub(super) fn reduce_statistics(
         &self,
         planes: bool,
         layout: &Layout,

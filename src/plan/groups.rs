@@ -12,9 +12,9 @@
 //! The workspace, with records of the channels of all samples, and the parameters are not cut; nor are the sums of a
 //! group's channels, which one workgroup of `combine_groups` adds up. Beyond their limits the plan is an error.
 
-use super::axes::{Groups, MixedAxes};
+use super::axes::{Groups, Layout, MixedAxes};
 use super::combine_groups::ChannelRecords;
-use super::finish::Partials;
+use super::finish::{Derived, Partials, Route};
 use super::passes::Slice;
 use super::problem::Problem;
 use super::rounds::RunningSums;
@@ -64,7 +64,10 @@ impl Planner<'_> {
             self.fused_groups(problem, groups, tensors, running, workspace)?
         } else {
             let planes = groups.layout.walks_planes(algorithm);
-            self.split_groups(problem, groups, planes, tensors, running, workspace)?
+            match planes && groups.are_rows() && !problem.body.is_gradient() {
+                true => self.groups_as_rows(problem, groups, tensors, workspace)?,
+                false => self.split_groups(problem, groups, planes, tensors, running, workspace)?,
+            }
         };
         Ok(Slice::whole(algorithm, dispatches))
     }
@@ -87,6 +90,36 @@ impl Planner<'_> {
             let partials = of_all_samples(problem, groups, sums);
             dispatches.extend(self.finish_written(partials, tensors, problem, running, workspace)?);
         }
+        Ok(dispatches)
+    }
+
+    /// A forward pass over groups that are each a row of the tensor: their statistics, then a record of each channel,
+    /// then the elementwise pass.
+    fn groups_as_rows(
+        &self,
+        problem: &Problem,
+        groups: &Groups,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let by_row = Layout::from(problem.axes.by_row());
+        let of_groups = workspace.reserve(groups.count.into())?;
+        let stats = workspace.reserve(groups.channels_of_all().into())?;
+        let (mut dispatches, partials) =
+            self.reduce_statistics(true, &by_row, tensors, of_groups, workspace)?;
+        let derived = Derived {
+            means: Some(of_groups),
+            ..problem.derived(tensors)
+        };
+        dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
+        dispatches.push(self.spread_statistics(groups, tensors, of_groups, stats)?);
+        let applied = Applied {
+            src: true,
+            stats,
+            means: None,
+            samples: groups.samples(),
+        };
+        dispatches.extend(self.apply(true, &groups.layout, tensors, applied)?);
         Ok(dispatches)
     }
 

@@ -4,13 +4,22 @@ use super::axes::Groups;
 use super::tensors::Tensors;
 use super::workspace::Region;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, group_sizes, word};
+use crate::Error;
 use crate::kernels::{
     GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms,
 };
-use crate::{Error, Tensor};
 
 /// Invocations in a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;
+
+/// The records in the workspace that a dispatch adds parameters to.
+enum Known {
+    Nothing,
+    /// Those that it writes.
+    OfChannels,
+    /// One of each statistic.
+    OfStatistics(Region),
+}
 
 impl Planner<'_> {
     /// Writes a record for each channel or row, with its statistics and `params`: in one dispatch if it can bind all
@@ -47,6 +56,26 @@ impl Planner<'_> {
         )
     }
 
+    /// Writes a record for each channel, from its parameters and from the record of what shares its statistics.
+    pub fn spread_statistics(
+        &self,
+        groups: &Groups,
+        tensors: &Tensors,
+        of_statistics: Region,
+        stats: Region,
+    ) -> Result<Dispatch, Error> {
+        let params: Vec<_> = tensors.params().copied().collect();
+        let known = Known::OfStatistics(of_statistics);
+        self.pack(
+            groups.channels_of_all(),
+            group_sizes(groups),
+            &params,
+            0.0,
+            stats,
+            known,
+        )
+    }
+
     fn pack_lines(
         &self,
         channels: u32,
@@ -55,15 +84,15 @@ impl Planner<'_> {
         epsilon: f64,
         stats: Region,
     ) -> Result<Vec<Dispatch>, Error> {
+        let pack =
+            |read: &[Requirement], known| self.pack(channels, groups, read, epsilon, stats, known);
         let all = [statistics, params].concat();
         if all.len() < self.profile.max_storage_buffers as usize {
-            return Ok(vec![
-                self.pack(channels, groups, &all, epsilon, stats, false)?,
-            ]);
+            return Ok(vec![pack(&all, Known::Nothing)?]);
         }
         Ok(vec![
-            self.pack(channels, groups, statistics, epsilon, stats, false)?,
-            self.pack(channels, groups, params, epsilon, stats, true)?,
+            pack(statistics, Known::Nothing)?,
+            pack(params, Known::OfChannels)?,
         ])
     }
 
@@ -74,7 +103,7 @@ impl Planner<'_> {
         read: &[Requirement],
         epsilon: f64,
         stats: Region,
-        again: bool,
+        known: Known,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(u64::from(channels), 4 * u64::from(workgroup_size));
@@ -83,7 +112,8 @@ impl Planner<'_> {
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
             PackStatistics {
-                again,
+                again: matches!(known, Known::OfChannels),
+                of_statistics: matches!(known, Known::OfStatistics(_)),
                 mixed: groups.statistics_axes != groups.parameter_axes,
             },
             workgroup_size,
@@ -92,6 +122,10 @@ impl Planner<'_> {
                 channels,
                 groups,
                 stats: stats.first,
+                known: match known {
+                    Known::OfStatistics(region) => region.first,
+                    _ => stats.first,
+                },
                 grid_width: workgroups[0],
                 epsilon,
             },
@@ -99,17 +133,24 @@ impl Planner<'_> {
         ))
     }
 
-    /// Writes gamma or beta to the workspace as reals, for kernels over rows where the adapter binds too few buffers.
-    pub fn pack_weights(&self, param: &Requirement, weights: Region) -> Result<Dispatch, Error> {
+    /// Writes gamma or beta, times the gate, to the workspace as reals, for kernels over rows where the adapter binds too
+    /// few buffers.
+    pub fn pack_weights(
+        &self,
+        param: &Requirement,
+        gate: Option<&Requirement>,
+        of_beta: bool,
+        weights: Region,
+    ) -> Result<Dispatch, Error> {
+        let gate = gate.filter(|gate| gate.tensor != param.tensor);
+        let read = [param].into_iter().chain(gate).map(Binding::whole);
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let vec4s = div_ceil(param.elements, 4);
         let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size)))?;
         Ok(self.dispatch(
-            PackWeights {
-                of_beta: param.tensor == Tensor::Beta,
-            },
+            PackWeights { of_beta },
             workgroup_size,
-            vec![Binding::whole(param), Binding::workspace()],
+            read.chain([Binding::workspace()]).collect(),
             &PackWeightsUniforms {
                 columns: word(param.elements),
                 weights: weights.first,

@@ -61,7 +61,7 @@ impl Problem {
         let axes = Axes::new(operation);
         let body = Body::of(&operation.norm, operation.pass);
         let as_rows = match operation.norm {
-            Norm::Axes { centered, .. } if operation.epilogue.residual == Residual::None => {
+            Norm::Axes { centered, .. } if !operation.epilogue.is_masked() => {
                 Body::of_rows(centered, operation.pass)
             }
             _ => None,
@@ -166,6 +166,7 @@ impl Problem {
             gamma: there(Tensor::Gamma),
             gamma_counts: self.gamma_counts,
             beta: there(Tensor::Beta),
+            gate: there(Tensor::Gate),
             running: all(Access::InOut, |_| true),
             outputs: of_body(self.body.outputs()),
             results: all(Access::Out, |tensor| {
@@ -192,7 +193,7 @@ impl Problem {
 
     /// The results of each channel, group, row or column.
     pub fn derived(&self, tensors: &Tensors) -> Derived {
-        let operands = vec![tensors.results.clone()];
+        let operands = result_operands(tensors);
         match self.family == Family::Rows && self.body.is_gradient() {
             true => Derived {
                 operands,
@@ -216,4 +217,21 @@ impl Problem {
             false => self.epilogue.residual.then_some("a residual is added"),
         }
     }
+}
+
+/// The results, with the parameters that they follow from: a line for each gradient where there is a gate.
+fn result_operands(tensors: &Tensors) -> Vec<Vec<Requirement>> {
+    let Some(gate) = tensors.gate.filter(|_| tensors.param_grads()) else {
+        return vec![tensors.results.clone()];
+    };
+    let line = |result: &Requirement| match result.tensor {
+        Tensor::DiffGate => tensors
+            .gamma
+            .into_iter()
+            .chain(tensors.beta)
+            .chain([*result])
+            .collect(),
+        _ => vec![gate, *result],
+    };
+    tensors.results.iter().map(line).collect()
 }

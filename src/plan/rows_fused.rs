@@ -68,10 +68,10 @@ impl Planner<'_> {
     }
 
     /// The most vec4s of a row that an invocation holds. For each element a gradient holds diff_dst and x̂, a forward
-    /// pass only x, and so twice as many vec4s in the same registers.
+    /// pass only x, and so twice as many vec4s in the same registers, unless it also holds a residual.
     fn row_vec4s(&self) -> u32 {
         let of_gradient = self.profile.tuning.row_vec4s;
-        match self.body.is_gradient() {
+        match self.body.is_gradient() || self.epilogue.residual {
             true => of_gradient,
             false => (2 * of_gradient).min(MOST_ROW_VEC4S),
         }
@@ -128,7 +128,7 @@ impl Planner<'_> {
             aligned: rows.aligned(),
             shares_words: !(rows.columns * self.data.size()).is_multiple_of(4),
             complete: rows.complete(),
-            scaled: tensors.used_gamma().is_some(),
+            scaled: tensors.is_scaled(),
             offset: tensors.beta.is_some(),
             kept: kept.is_some(),
             stored: self.stores_statistics(tensors),
@@ -142,7 +142,8 @@ impl Planner<'_> {
                     window.units.start * walk.misalignments..window.units.end * walk.misalignments;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let range = window.tile_range(&tensors.src, tiles, workgroups);
-                let mut bindings = tensors.reduced(&window);
+                let inputs = tensors.inputs.iter();
+                let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
                 let statistics = tensors.statistics.all();
                 bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
                 bindings.extend(tensors.params().map(Binding::whole));

@@ -59,17 +59,18 @@ impl SplitRows {
     }
 }
 
-/// The locations of gamma and beta.
+/// The locations of gamma and beta, and the gate that those in their own buffers are multiplied by.
 #[derive(Clone, Copy)]
 pub(crate) struct RowParams {
     gamma: Place,
     beta: Place,
+    gate: Place,
 }
 
 impl RowParams {
-    /// Whether gamma, or beta, is given.
+    /// Whether elements are scaled, or shifted.
     pub fn is_scaled(&self) -> bool {
-        self.gamma.is_some()
+        self.gamma.is_some() || self.gate.is_some()
     }
 
     pub fn is_offset(&self) -> bool {
@@ -86,7 +87,7 @@ impl RowParams {
     }
 
     pub fn bindings(&self) -> impl Iterator<Item = Binding> {
-        [self.gamma, self.beta]
+        [self.gamma, self.beta, self.gate]
             .into_iter()
             .filter_map(Place::binding)
     }
@@ -110,6 +111,10 @@ enum Place {
 }
 
 impl Place {
+    fn of(param: Option<&Requirement>) -> Self {
+        param.map_or(Self::None, |param| Self::Bound(*param))
+    }
+
     fn binding(self) -> Option<Binding> {
         match self {
             Self::Bound(param) => Some(Binding::whole(&param)),
@@ -210,7 +215,7 @@ impl Planner<'_> {
             column_tiles,
             of_samples: rows_of_a_sample.is_some(),
             threads_per_partial,
-            direct: direct && rows_of_a_sample.is_none(),
+            direct: direct && rows_of_a_sample.is_none() && tensors.gate.is_none(),
             rounds: Rounds::new(0, 0, 0, 0),
             rows,
         };
@@ -298,21 +303,28 @@ impl Planner<'_> {
         // element.
         let others = 1 + tensors.inputs.len() + tensors.outputs.len();
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
+        if bound {
+            let params = RowParams {
+                gamma: Place::of(tensors.used_gamma()),
+                beta: Place::of(tensors.beta.as_ref()),
+                gate: Place::of(tensors.gate.as_ref()),
+            };
+            return Ok((params, vec![]));
+        }
         let mut dispatches = Vec::new();
-        let mut place = |param: Option<&Requirement>| -> Result<Place, Error> {
+        let mut packed = |param: Option<&Requirement>, of_beta| -> Result<Place, Error> {
             let Some(param) = param else {
                 return Ok(Place::None);
             };
-            if bound {
-                return Ok(Place::Bound(*param));
-            }
             let region = workspace.reserve(div_ceil(param.elements, 4))?;
-            dispatches.push(self.pack_weights(param, region)?);
+            dispatches.push(self.pack_weights(param, tensors.gate.as_ref(), of_beta, region)?);
             Ok(Place::Packed(region))
         };
         let params = RowParams {
-            gamma: place(tensors.used_gamma())?,
-            beta: place(tensors.beta.as_ref())?,
+            // Without gamma, the gate is the scale.
+            gamma: packed(tensors.used_gamma().or(tensors.gate.as_ref()), false)?,
+            beta: packed(tensors.beta.as_ref(), true)?,
+            gate: Place::None,
         };
         Ok((params, dispatches))
     }

@@ -30,6 +30,8 @@ pub(crate) struct Tensors {
     /// Whether gamma, if it is there, matters: by oneDNN Graph's rule it may not.
     pub gamma_counts: bool,
     pub beta: Option<Requirement>,
+    /// The factor of gamma and beta.
+    pub gate: Option<Requirement>,
     /// Running mean and variance.
     pub running: Vec<Requirement>,
     /// The tensors that are written element by element.
@@ -73,6 +75,7 @@ impl Tensors {
         all.extend(self.statistics.all());
         all.extend(self.gamma);
         all.extend(self.beta);
+        all.extend(self.gate);
         all.extend(&self.running);
         all.extend(&self.outputs);
         all.extend(&self.results);
@@ -107,9 +110,17 @@ impl Tensors {
         self.gamma.as_ref().filter(|_| self.gamma_counts)
     }
 
-    /// gamma, if it matters, and beta.
+    /// gamma, if it matters, beta and gate.
     pub fn params(&self) -> impl Iterator<Item = &Requirement> {
-        self.used_gamma().into_iter().chain(&self.beta)
+        self.used_gamma()
+            .into_iter()
+            .chain(&self.beta)
+            .chain(&self.gate)
+    }
+
+    /// Whether elements are scaled.
+    pub fn is_scaled(&self) -> bool {
+        self.used_gamma().is_some() || self.gate.is_some()
     }
 
     /// The bindings of the results of each channel, row or column.
@@ -121,7 +132,7 @@ impl Tensors {
     pub fn param_grads(&self) -> bool {
         self.results
             .iter()
-            .any(|output| output.tensor == Tensor::DiffGamma)
+            .any(|output| matches!(output.tensor, Tensor::DiffGamma | Tensor::DiffGate))
     }
 }
 

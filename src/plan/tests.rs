@@ -306,14 +306,29 @@ impl Random {
             centered: self.flag(),
         };
         let types = self.types();
+        let gate = self.below(3) == 0;
+        let mut backward = self.backward();
+        if gate && backward.param_grads == ParamGrads::Neither {
+            backward.param_grads = ParamGrads::Both;
+        }
         let (pass, epilogue) = match self.below(3) {
-            0 => (self.backward().into(), self.activated(types)),
+            0 => (Pass::from(backward), self.activated(types)),
             1 => (Forward::default().into(), self.epilogue(types)),
             _ => (Pass::Inference, self.epilogue(types)),
+        };
+        // No activation follows a gate.
+        let residual = match pass {
+            Pass::Backward(_) => Residual::None,
+            _ => epilogue.residual,
+        };
+        let epilogue = match gate {
+            true => Epilogue::new(residual, Activation::None),
+            false => epilogue,
         };
         Operation::new(norm, pass, &shape, types)
             .with_params(self.flag(), self.flag())
             .with_zero_centered_gamma(self.flag())
+            .with_gate(gate)
             .with_epilogue(epilogue)
     }
 

@@ -11,7 +11,8 @@ use wgpu_norm::operators::directml::{
 use wgpu_norm::operators::onnx::MeanVarianceNormalization;
 use wgpu_norm::{
     Activation, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward, ForwardArgs,
-    GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, Ranks, Tensor,
+    GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, ParamGrads, Ranks,
+    Tensor,
 };
 
 /// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around
@@ -48,6 +49,43 @@ fn parameters_of_each_sample_by_hand() {
         near(&grads.diff_src, &diff_src);
         near(&grads.diff_beta.unwrap(), &[1.0, 5.0, 1.0, 1.0]);
         near(&grads.diff_gamma.unwrap(), &[-half, 5.0 * half, 0.0, 0.0]);
+    }
+}
+
+/// The layer above with a gate: gate · gamma and gate · beta are that layer's parameters.
+#[test]
+fn a_gate_by_hand() {
+    let d = 3_f32.sqrt();
+    let half = d / 2.0; // |x̂|
+    let (shape, src) = (
+        [2, 2, 2],
+        [1.0 - d, 1.0 + d, 4.0 + d, 4.0 - d, -d, d, 5.0, 5.0],
+    );
+    let (mean, variance) = ([1.0, 4.0, 0.0, 5.0], [3.0, 3.0, 3.0, 0.0]);
+    let (gamma, beta) = ([1.0, 0.0, 1.0, 1.0], [0.0, 7.0, 1.0, 0.0]);
+    let gate = [2.0, 1.0, 1.0, 4.0];
+    let residual = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let gated = [-d, 7.0, d, 7.0, 1.0 - half, 4.0 * half, 1.0, 0.0];
+    let dst: Vec<f32> = gated.iter().zip(residual).map(|(a, b)| a + b).collect();
+    let diff_dst = [1.0, 5.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0];
+    let options = AxesNormOptions::new(&[-1], &[0, 2]).epsilon(1.0);
+    for subject in subjects() {
+        let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
+        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let args = args.gate(Some(&gate)).residual(Some(&residual));
+        near(&block_on(layer.forward(args)).unwrap().dst, &dst);
+        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
+        let args = args.params(Some(&gamma), Some(&beta)).gate(Some(&gate));
+        near(&block_on(layer.infer(args)).unwrap(), &gated);
+
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
+        let args = args.params(Some(&gamma), Some(&beta)).gate(Some(&gate));
+        let grads = block_on(layer.backward(args)).unwrap();
+        let diff_src = [0.125, -0.125, 0.0, 0.0, 0.0, 0.0, -1.5, 1.5];
+        near(&grads.diff_src, &diff_src);
+        near(&grads.diff_beta.unwrap(), &[2.0, 5.0, 1.0, 4.0]);
+        near(&grads.diff_gamma.unwrap(), &[-d, 5.0 * half, 0.0, 0.0]);
+        near(&grads.diff_gate.unwrap(), &[-half, 35.0, 1.0, 0.0]);
     }
 }
 
@@ -142,6 +180,21 @@ fn what_makes_no_sense_is_an_error() {
     let residual = wgpu_norm::Epilogue::new(wgpu_norm::Residual::Before, Activation::None);
     let error = before.with_epilogue(residual).tensors().unwrap_err();
     says(&error, &["residual", "only after"]);
+
+    let gated = operation(&[0], &[0]).with_gate(true);
+    assert!(gated.tensors().is_ok());
+    let relu = wgpu_norm::Epilogue::new(wgpu_norm::Residual::None, Activation::Relu);
+    let layer_norm = Norm::Layer { begin_axis: 1 };
+    let of_layer = Operation::new(layer_norm, Forward::default(), &[2, 3], DType::F32);
+    for (operation, words) in [
+        (of_layer.with_gate(true), "only axes norm has a gate"),
+        (gated.clone().with_epilogue(relu), "before an activation"),
+    ] {
+        let error = operation.tensors().unwrap_err();
+        says(&error, &["gate", words]);
+    }
+    let error = gated.gradient(ParamGrads::Neither).unwrap_err();
+    says(&error, &["gate", "gamma is ignored"]);
 
     let gpu = &one(false).gpu;
     let layer = GpuAxesNorm::new(gpu, AxesNormOptions::new(&[1], &[0])).unwrap();

@@ -43,6 +43,7 @@
 //! | `no_statistics` | layer and RMS norm forward: the rows' statistics are not kept |
 //! | `frozen`, `neither` | gradients: [`ParamGrads`](wgpu_norm::ParamGrads) other than both |
 //! | `zero_centered_gamma` | gamma is stored less 1 |
+//! | `gate` | the layer's output is multiplied by a gate |
 //! | `no_gamma`, `no_beta` | no gamma, no beta; layer norm has neither without gamma |
 //! | `f32`, `f16-f32`, `f16-f16-f32` | the element type, or those of data and parameters, or those of data, parameters and statistics |
 //! | `equal`, `alternating`, `alike` | equal diff_dst, or in a forward pass equal src; src that alternates between two values; tensors of equal elements |

@@ -56,6 +56,7 @@ pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
     match token {
         "no_gamma" => operation.gamma = false,
         "zero_centered_gamma" => operation.zero_centered_gamma = true,
+        "gate" if operation.norm.has_gate() => operation.gate = true,
         "no_beta" if operation.norm.has_beta() => operation.beta = false,
         "residual" if !rows => operation.epilogue.residual = Residual::After,
         "residual" if !matches!(operation.pass, Pass::Backward(_)) => {
@@ -192,6 +193,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     add(!operation.gamma, "no_gamma");
     add(operation.zero_centered_gamma, "zero_centered_gamma");
     add(may_have_beta(operation) && !operation.beta, "no_beta");
+    add(operation.gate, "gate");
     if let Pass::Forward(forward) = operation.pass
         && let Some(update) = forward.running
     {

@@ -50,6 +50,7 @@ const GRADIENT: &[Tensor] = &[
     Tensor::Gamma,
     Tensor::Beta,
     Tensor::Mask,
+    Tensor::Gate,
 ];
 const FORWARD: &[Tensor] = &[
     Tensor::Src,
@@ -61,6 +62,7 @@ const FORWARD: &[Tensor] = &[
     Tensor::RunningMean,
     Tensor::RunningVariance,
     Tensor::Gamma,
+    Tensor::Gate,
 ];
 
 impl Values {
@@ -206,7 +208,7 @@ impl Values {
                 let bit = |_| f64::from(u8::from(random.unit() < 0.25));
                 (0..len).map(bit).collect()
             }
-            // gamma and residual.
+            // gamma, gate and residual.
             _ => around(0.25, 1.0),
         }
     }
@@ -280,7 +282,7 @@ impl Values {
                 continue;
             };
             // If all elements are equal, the single element stands for a sum of many.
-            if self == Self::Alike && matches!(used.tensor, Tensor::DiffGamma | Tensor::DiffBeta) {
+            if self == Self::Alike && used.tensor.is_param() {
                 let params = used.shape.iter().product::<usize>().max(1);
                 let summed = elements as f64 / params as f64;
                 let all = computed.values.iter_mut().chain(&mut computed.scale);

@@ -51,7 +51,7 @@ pub fn value(tensor: Tensor) -> Option<f64> {
     match tensor {
         Tensor::Mean => Some(MEAN),
         Tensor::Variance | Tensor::MeanSquare => Some(1.0),
-        Tensor::Gamma => Some(0.5),
+        Tensor::Gamma | Tensor::Gate => Some(0.5),
         Tensor::Beta => Some(0.0),
         _ => None,
     }

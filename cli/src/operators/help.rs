@@ -82,10 +82,19 @@ impl Operator {
                 }
                 _ => return format!("1 if missing; of shape {params}"),
             },
+            Tensor::Beta if is_backward && self.norm.has_gate() => {
+                "the forward pass's, for a gate, or an activation without a residual; of gamma's shape"
+            }
             Tensor::Beta if is_backward => {
                 "the forward pass's, for an activation without a residual; of gamma's shape"
             }
             Tensor::Beta => "0 if missing; of gamma's shape",
+            Tensor::Gate => {
+                "1 if missing; a factor of the layer's output, without an activation; of gamma's shape"
+            }
+            Tensor::DiffGate => {
+                "with a gate and unless --param-grads says otherwise; of gamma's shape"
+            }
             Tensor::Mask if is_backward => {
                 "if a residual was added: the activation mask that the forward pass wrote"
             }

@@ -139,7 +139,7 @@ impl Operator {
                 "activation(gamma · (x - mean) / √(variance + epsilon) + beta), x = src + residual"
             }
             Norm::Axes { .. } => {
-                "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual); if not centered, without mean and \
+                "activation(gate · (gamma · (src - mean) / √(variance + epsilon) + beta) + residual); if not centered, without mean and \
                  with mean_square in place of variance"
             }
             _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
@@ -365,6 +365,7 @@ impl Operator {
             .with_epsilon(epsilon.unwrap_or(1e-5))
             .with_params(has(Tensor::Gamma), has(Tensor::Beta))
             .with_zero_centered_gamma(given.named("zero_centered_gamma")?.unwrap_or(false))
+            .with_gate(has(Tensor::Gate))
             .with_epilogue(Epilogue::new(residual, activation));
         let counts_for_activation = activation != Activation::None && residual == Residual::None;
         if param_grads == ParamGrads::Neither && operation.gamma {

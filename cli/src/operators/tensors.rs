@@ -27,7 +27,7 @@ enum Kind {
 fn kind(tensor: Tensor) -> Kind {
     match tensor {
         Tensor::Src | Tensor::DiffDst | Tensor::Residual => Kind::Data,
-        Tensor::Gamma | Tensor::Beta => Kind::Params,
+        Tensor::Gamma | Tensor::Beta | Tensor::Gate => Kind::Params,
         Tensor::Mask => Kind::Mask,
         _ => Kind::Statistics,
     }
@@ -55,7 +55,7 @@ impl Arguments {
                 }
                 Tensor::Mask => find_mask(input, activation)?,
                 Tensor::Beta if matches!(pass, Pass::Backward(_)) => {
-                    found.find_beta(job, activation, norm.begin_axis().is_none())?
+                    found.find_beta(job, activation, norm)?
                 }
                 Tensor::RunningMean if input.contains(Tensor::RunningVariance) => {
                     Some(input.tensor(tensor, " beside running_variance")?)
@@ -78,16 +78,20 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Finds beta, which a gradient needs to recompute the activation's argument if there is no activation mask. If a
-    /// residual is added after the layer, the mask is required.
+    /// Finds beta, which a gradient needs for the gate's gradient, or to recompute the activation's argument if there is
+    /// no activation mask. If a residual is added after the layer, the mask is required.
     fn find_beta(
         &self,
         job: &Job,
         activation: Activation,
-        residual_after: bool,
+        norm: &Norm,
     ) -> Result<Option<Stored>, Failure> {
         let input = &job.input;
         let has_beta = input.contains(Tensor::Beta);
+        let residual_after = norm.begin_axis().is_none();
+        if norm.has_gate() && input.contains(Tensor::Gate) {
+            return input.optional(Tensor::Beta);
+        }
         if activation == Activation::None {
             return Ok(None);
         }
@@ -305,7 +309,7 @@ impl Work {
         let gamma = self.arguments.get(Tensor::Gamma);
         let shape = match (used.tensor, gamma) {
             (Tensor::Mask, _) => vec![used.elements() as usize],
-            (Tensor::DiffGamma | Tensor::DiffBeta, Some(gamma)) => gamma.shape.clone(),
+            (tensor, Some(gamma)) if tensor.is_param() => gamma.shape.clone(),
             _ => used.shape.clone(),
         };
         Described {

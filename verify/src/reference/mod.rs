@@ -18,7 +18,8 @@
 //! * dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * not centered: x̂ = x·r, mean_square = Σx²/m
 //!
-//! A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
+//! A gate multiplies gamma·x̂ + beta: it is a factor of gamma and of beta, and diff_gate = gamma·Σ diff_dst·x̂ +
+//! beta·Σ diff_dst. A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
 //! diff_dst·activation′.
 //!
 //! x is the sum in float64, never rounded to its storage type. An empty tensor has an empty dst, and zeros as
@@ -35,7 +36,8 @@
 //! |---|---|
 //! | diff_src | r·(max\|d\| + Σ\|d\|/m + max\|x̂\|·Σ\|d·x̂\|/m), without Σ\|d\|/m for RMS norm |
 //! | diff_src, constant statistics | r·\|d\|, the element's own: nothing is subtracted |
-//! | diff_gamma, diff_beta | Σ\|diff_dst·x̂\|, Σ\|diff_dst\| |
+//! | diff_gamma, diff_beta | Σ\|diff_dst·x̂\|, Σ\|diff_dst\|, times \|gate\| |
+//! | diff_gate | \|gamma\|·Σ\|diff_dst·x̂\| + \|beta\|·Σ\|diff_dst\| |
 //!
 //! The same holds for forward passes, with σ = √variance. A kernel that adds differences from an element near the mean
 //! stays within these scales, however large the mean is; one that subtracts mean² from a mean of squares does not:
@@ -72,6 +74,7 @@ mod forward;
 mod indices;
 mod layer;
 mod norm;
+mod params;
 #[cfg(test)]
 mod tests;
 mod undecided;
@@ -79,6 +82,7 @@ mod undecided;
 pub use error::{SUM_ULPS, scaled_error};
 
 use indices::Indices;
+use params::Params;
 use wgpu_norm::memory;
 use wgpu_norm::{DType, Element, Error, Operation, Pass, Tensor};
 
@@ -164,26 +168,21 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
             return Err(Error::argument(tensor, format!("{expected} elements"), got));
         }
     }
-    let gamma = match inputs.given(Tensor::Gamma) {
-        Some(gamma) if operation.zero_centered_gamma => {
-            memory::collect(OF_CHANNELS, gamma.iter().map(|gamma| gamma + 1.0))?
-        }
-        _ => Vec::new(),
-    };
-    let with_gamma: Vec<_> = inputs
-        .0
+    let params = Params::new(operation, inputs)?;
+    let without_gate = params.without_gate()?;
+    let others = inputs.0.iter().copied();
+    let others = others.filter(|(tensor, _)| !tensor.is_param());
+    let of_layer = without_gate
         .iter()
-        .map(|&(tensor, values)| match tensor {
-            Tensor::Gamma if operation.zero_centered_gamma => (tensor, &*gamma),
-            _ => (tensor, values),
-        })
-        .collect();
-    let inputs = Inputs(&with_gamma);
+        .map(|(tensor, values)| (*tensor, &values[..]));
+    let inputs: Vec<_> = others.chain(of_layer).collect();
+    let inputs = Inputs(&inputs);
     let indices = Indices::new(&operation.axes())?;
     let mut results = match &operation.pass {
         Pass::Backward(backward) => backward::compute(operation, *backward, &indices, inputs)?,
         _ => forward::compute(operation, &indices, inputs)?,
     };
+    params.with_gate(&mut results)?;
     let is_result = |tensor| {
         let written = tensors.iter().filter(|used| used.access.writes());
         written

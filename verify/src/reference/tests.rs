@@ -76,13 +76,19 @@ fn gradients_are_the_derivatives() {
     const STEP: f64 = 1e-5;
     for norm in norms() {
         let rows = matches!(norm, Norm::Layer { .. } | Norm::Rms { .. });
-        for activation in [Activation::None, Activation::Silu, Activation::Relu] {
-            if rows && activation != Activation::None {
+        for (activation, gate) in [
+            (Activation::None, false),
+            (Activation::None, true),
+            (Activation::Silu, false),
+            (Activation::Relu, false),
+        ] {
+            if rows && activation != Activation::None || gate && !norm.has_gate() {
                 continue;
             }
             let forward =
                 Operation::new(norm.clone(), Forward::default(), &[3, 4, 2, 5], DType::F32)
                     .with_epsilon(EPSILON)
+                    .with_gate(gate)
                     .with_epilogue(Epilogue::new(Residual::None, activation));
             let backward = forward.gradient(ParamGrads::Both).unwrap();
             let mut inputs = Vec::new();
@@ -111,6 +117,7 @@ fn gradients_are_the_derivatives() {
                 (Tensor::Src, Tensor::DiffSrc),
                 (Tensor::Gamma, Tensor::DiffGamma),
                 (Tensor::Beta, Tensor::DiffBeta),
+                (Tensor::Gate, Tensor::DiffGate),
             ] {
                 let Some(at) = inputs.iter().position(|(tensor, _)| *tensor == input) else {
                     continue;
