@@ -80,8 +80,6 @@ impl AdaLayerNorm {
             param_axes: vec![0, -1],
             centered: true,
         };
-        let mut shape = [1; D];
-        (shape[0], shape[D - 1]) = (batch_size, self.d_model);
         let plain = |input: Tensor<D>| {
             let gamma = Tensor::<1>::ones([self.d_model], &input.device()).cast(input.dtype());
             let layer = LayerNorm {
@@ -91,7 +89,7 @@ impl AdaLayerNorm {
             };
             nn::LayerNorm::from(layer).forward(input)
         };
-        adapted(norm, self.epsilon, input, [scale, shift], shape, plain)
+        adapted(norm, self.epsilon, input, [scale, shift], D - 1, plain)
     }
 }
 
@@ -178,14 +176,18 @@ impl AdaGroupNorm {
         let batch_size = shape[0];
         assert_shape!(scale, [batch_size, self.num_channels]);
         assert_shape!(shift, [batch_size, self.num_channels]);
-        // One sample with the groups and channels of all: then each channel has its own parameters.
         let (groups, channels) = (batch_size * self.num_groups, batch_size * self.num_channels);
-        let input = input.reshape([1, channels, shape[2..].iter().product()]);
-        let params = [scale, shift].map(|param| param.reshape([channels]));
         let norm = Norm::Group {
             groups,
             format: DataFormat::Ncx,
         };
+        if shape.contains(&0) {
+            // There is nothing to normalize, and a reshape takes size 0 to mean the old size.
+            return adapted(norm, self.epsilon, input, [scale, shift], 1, |input| input);
+        }
+        // One sample with the groups and channels of all, so that each channel has its own parameters.
+        let input = input.reshape([1, channels, shape[2..].iter().product()]);
+        let params = [scale, shift].map(|param| param.reshape([channels]));
         let plain = |input| {
             let layer = nn::GroupNorm {
                 gamma: None,
@@ -197,21 +199,26 @@ impl AdaGroupNorm {
             };
             layer.forward(input)
         };
-        let dst = adapted(norm, self.epsilon, input, params, [1, channels, 1], plain);
+        let dst = adapted(norm, self.epsilon, input, params, 1, plain);
         dst.reshape(shape)
     }
 }
 
-/// A norm with scale and shift. If Burn has to run it: `plain`, the norm without them, and then them in this shape.
+/// A norm with scale and shift, which vary along the first axis and this one. If Burn has to run it: `plain`, which is
+/// the norm without them, and then they.
 fn adapted<const D: usize, const P: usize>(
     norm: Norm,
     epsilon: f64,
     input: Tensor<D>,
     [scale, shift]: [Tensor<P>; 2],
-    shape: [usize; D],
+    axis: usize,
     plain: impl FnOnce(Tensor<D>) -> Tensor<D>,
 ) -> Tensor<D> {
     let layer = Layer::new(norm, Some(scale.clone()), Some(shift.clone()), epsilon);
     let dst = layer.with_zero_centered_gamma().forward(&input);
-    dst.unwrap_or_else(|| plain(input) * (scale + 1.0).reshape(shape) + shift.reshape(shape))
+    dst.unwrap_or_else(|| {
+        let (sizes, mut shape) = (input.dims(), [1; D]);
+        (shape[0], shape[axis]) = (sizes[0], sizes[axis]);
+        plain(input) * (scale + 1.0).reshape(shape) + shift.reshape(shape)
+    })
 }

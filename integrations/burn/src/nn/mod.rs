@@ -1,8 +1,10 @@
-//! Burn's normalization layers, with its configs, fields, defaults, records and printed form.
+//! Burn's normalization layers, with its configs, fields, defaults, records and printed form; batch norm with what
+//! follows it, in [`BatchNormRelu`] and [`BatchNormAddRelu`]; and layers that Burn lacks: [`LayerNorm2d`],
+//! [`AdaLayerNorm`] and [`AdaGroupNorm`].
 //!
-//! Layers and configs convert to Burn's and back with `From`. Two conversions are missing: Burn's `LayerNorm` hides its
-//! epsilon, so neither it nor Burn's `Normalization` converts to ours; and Burn's `NormalizationConfig` may get
-//! variants that ours does not have.
+//! Layers that Burn has, and their configs, convert to Burn's and back with `From`. Two conversions are missing: Burn's
+//! `LayerNorm` hides its epsilon, so neither it nor Burn's `Normalization` converts to ours; and Burn's
+//! `NormalizationConfig` may get variants that ours does not have.
 
 mod adaptive;
 mod batch_norm;
