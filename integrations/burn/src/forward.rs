@@ -11,11 +11,12 @@ use wgpu_norm::{self as norm, Tensor as Role};
 use wgpu_norm::{Activation, DType, DTypes, Epilogue, Forward, Need, Norm, Operation, Residual};
 
 /// A layer with its present parameters.
-pub struct Layer {
-    pub norm: Norm,
-    pub gamma: Option<Tensor<1>>,
-    pub beta: Option<Tensor<1>>,
-    pub epsilon: f64,
+pub struct Layer<const P: usize> {
+    norm: Norm,
+    gamma: Option<Tensor<P>>,
+    zero_centered_gamma: bool,
+    beta: Option<Tensor<P>>,
+    epsilon: f64,
 }
 
 /// Batch norm's arguments besides src.
@@ -38,7 +39,30 @@ pub struct Output<const D: usize> {
 /// The tensors that a layer reads.
 type Inputs = Vec<(Role, DispatchTensor)>;
 
-impl Layer {
+impl<const P: usize> Layer<P> {
+    pub fn new(
+        norm: Norm,
+        gamma: Option<Tensor<P>>,
+        beta: Option<Tensor<P>>,
+        epsilon: f64,
+    ) -> Self {
+        Self {
+            norm,
+            gamma,
+            zero_centered_gamma: false,
+            beta,
+            epsilon,
+        }
+    }
+
+    /// The same layer with a gamma that is stored less 1.
+    pub fn with_zero_centered_gamma(self) -> Self {
+        Self {
+            zero_centered_gamma: true,
+            ..self
+        }
+    }
+
     /// The layer's output; `None` if Burn has to run it.
     pub fn forward<const D: usize>(self, src: &Tensor<D>) -> Option<Tensor<D>> {
         Some(self.run(src, Given::default())?.dst)
@@ -82,6 +106,7 @@ impl Layer {
         }
         let (gamma, beta) = (self.gamma.is_some(), self.beta.is_some());
         let (norm, epsilon) = (self.norm.clone(), self.epsilon);
+        let zero_centered_gamma = self.zero_centered_gamma;
         let params = self.gamma.as_ref().or(self.beta.as_ref());
         let (data, params) = (src.dtype(), params.map_or(src.dtype(), Tensor::dtype));
         let epilogue = match given.residual {
@@ -108,6 +133,7 @@ impl Layer {
         let operation = Operation::new(norm, pass, &src.dims(), types)
             .with_epsilon(epsilon)
             .with_params(gamma, beta)
+            .with_zero_centered_gamma(zero_centered_gamma)
             .with_epilogue(epilogue);
         let pass = Pass {
             device,
@@ -129,18 +155,18 @@ impl Layer {
             _ => BurnDType::F32,
         };
         let statistics = given.statistics.into_iter().flatten();
-        let statistics = statistics.map(|tensor| tensor.cast(accumulator));
+        let statistics = statistics.map(|tensor| tensor.cast(accumulator).into_dispatch());
         let statistics = self.norm.statistics().iter().copied().zip(statistics);
         let params = [(Role::Gamma, self.gamma), (Role::Beta, self.beta)];
         let params = params
             .into_iter()
-            .filter_map(|(role, param)| Some((role, param?)));
-        let vectors = statistics.chain(params);
+            .filter_map(|(role, param)| Some((role, param?.into_dispatch())));
         let residual = given.residual.map(|residual| (Role::Residual, residual));
         let whole = [(Role::Src, src)].into_iter().chain(residual);
         whole
             .map(|(role, tensor)| (role, tensor.clone().into_dispatch()))
-            .chain(vectors.map(|(role, tensor)| (role, tensor.into_dispatch())))
+            .chain(statistics)
+            .chain(params)
             .collect()
     }
 }

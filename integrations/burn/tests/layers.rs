@@ -216,6 +216,79 @@ macro_rules! plain_instance {
     };
 }
 
+macro_rules! layer_2d {
+    ($d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
+            let mut layer = ours::LayerNorm2dConfig::new(src.dims()[1]).init(&src.device());
+            (layer.gamma, layer.beta) = (gamma, Some(beta));
+            layer.forward(src)
+        }
+    };
+}
+
+macro_rules! burns_layer_2d {
+    ($d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
+            (layer!(nn, $d))(gamma, beta, src.swap_dims(1, $d - 1)).swap_dims(1, $d - 1)
+        }
+    };
+}
+
+macro_rules! ada_layer {
+    ($d:expr) => {
+        |scale: Param<Tensor<1>>, shift: Param<Tensor<1>>, src: Tensor<$d>| {
+            let (samples, d_model) = (src.dims()[0], src.dims()[$d - 1]);
+            let [scale, shift] = [scale, shift].map(|p| p.val().reshape([samples, d_model]));
+            let layer = ours::AdaLayerNormConfig::new(d_model).init();
+            layer.forward(src, scale, shift)
+        }
+    };
+}
+
+macro_rules! ada_group {
+    ($groups:expr, $d:expr) => {
+        |scale: Param<Tensor<1>>, shift: Param<Tensor<1>>, src: Tensor<$d>| {
+            let (samples, channels) = (src.dims()[0], src.dims()[1]);
+            let [scale, shift] = [scale, shift].map(|p| p.val().reshape([samples, channels]));
+            let layer = ours::AdaGroupNormConfig::new($groups, channels).init();
+            layer.forward(src, scale, shift)
+        }
+    };
+}
+
+/// By tensor operations alone: the statistics of samples in this shape over all but the first `$kept` axes, then the
+/// parameters, which vary along the first axis and `$axis`.
+macro_rules! burns_adaptive {
+    ($d:expr, $rows:expr, $axis:expr) => {
+        |scale: Param<Tensor<1>>, shift: Param<Tensor<1>>, src: Tensor<$d>| {
+            let shape = src.dims();
+            let mut params = [1; $d];
+            (params[0], params[$axis]) = (shape[0], shape[$axis]);
+            let rows = src.reshape([$rows(shape), -1]);
+            let (variance, mean) = rows.clone().var_mean_bias(1);
+            let dst = (rows - mean) / (variance + EPSILON).sqrt();
+            let [scale, shift] = [scale, shift].map(|p| p.val().reshape(params));
+            dst.reshape(shape) * (scale + 1.0) + shift
+        }
+    };
+}
+
+macro_rules! burns_ada_layer {
+    ($d:expr) => {
+        burns_adaptive!(
+            $d,
+            |shape: [usize; $d]| shape[..$d - 1].iter().product::<usize>() as i32,
+            $d - 1
+        )
+    };
+}
+
+macro_rules! burns_ada_group {
+    ($groups:expr, $d:expr) => {
+        burns_adaptive!($d, |shape: [usize; $d]| (shape[0] * $groups) as i32, 1)
+    };
+}
+
 /// Compares our layer with Burn's in f64 and with the reference, and checks that it ran in the right way.
 fn check<const D: usize>(
     case: &Case,
@@ -421,6 +494,54 @@ fn instance_norm() {
 }
 
 #[test]
+fn layer_norm_2d() {
+    let params = |shape: &[usize; 4]| shape[1];
+    let (ours, burns) = (layer_2d!(4), burns_layer_2d!(4));
+    every_view(&SHAPES, params, ours, burns, exact::layer_norm_2d);
+}
+
+#[test]
+fn ada_layer_norm() {
+    let params = |shape: &[usize; 4]| shape[0] * shape[3];
+    let (ours, burns) = (ada_layer!(4), burns_ada_layer!(4));
+    every_view(&SHAPES, params, ours, burns, exact::ada_layer_norm);
+}
+
+#[test]
+fn ada_group_norm() {
+    let shapes = [[4, 6, 5, 7], [3, 9, 11, 1], [1, 6, 33, 3], [5, 12, 8, 8]];
+    let params = |shape: &[usize; 4]| shape[0] * shape[1];
+    let reference = |case: &Case| exact::ada_group_norm(case, 3);
+    let (ours, burns) = (ada_group!(3, 4), burns_ada_group!(3, 4));
+    every_view(&shapes, params, ours, burns, reference);
+}
+
+#[test]
+fn layers_that_burn_lacks_run_by_its_operations() {
+    let on = |dtype| Target {
+        device: device().autodiff(),
+        dtype,
+    };
+    let check = |params: usize, ours: &dyn Fn(&Case, &Target) -> Results| {
+        for dtype in [FloatDType::F32, FloatDType::F16] {
+            if common::has(dtype) {
+                let case = Case::new(&[4, 6, 5, 7], params, View::Permuted, dtype);
+                let run = |way| in_way(way, || ours(&case, &on(dtype)));
+                let before = counts();
+                let by_burn = run(Way::Burn);
+                assert_eq!(counts().burn, before.burn + 1);
+                for ((name, got), (_, want)) in by_burn.iter().zip(&run(Way::Kernels)) {
+                    within(&format!("{dtype:?} {name}"), got, want, dtype);
+                }
+            }
+        }
+    };
+    check(6, &|case, on| case.results(on, layer_2d!(4)));
+    check(4 * 7, &|case, on| case.results(on, ada_layer!(4)));
+    check(4 * 6, &|case, on| case.results(on, ada_group!(3, 4)));
+}
+
+#[test]
 fn other_ranks() {
     macro_rules! rank {
         ($d:literal, $shape:expr) => {{
@@ -439,6 +560,15 @@ fn other_ranks() {
             every_view(&shapes, channels, ours, burns, groups);
             let (ours, burns) = (instance!(ours, $d), instance!(nn, $d));
             every_view(&shapes, channels, ours, burns, instances);
+            let (ours, burns) = (layer_2d!($d), burns_layer_2d!($d));
+            every_view(&shapes, channels, ours, burns, exact::layer_norm_2d);
+            let of_samples = |shape: &[usize; $d]| shape[0] * shape[$d - 1];
+            let (ours, burns) = (ada_layer!($d), burns_ada_layer!($d));
+            every_view(&shapes, of_samples, ours, burns, exact::ada_layer_norm);
+            let of_samples = |shape: &[usize; $d]| shape[0] * shape[1];
+            let groups = |case: &Case| exact::ada_group_norm(case, 2);
+            let (ours, burns) = (ada_group!(2, $d), burns_ada_group!(2, $d));
+            every_view(&shapes, of_samples, ours, burns, groups);
         }};
     }
     rank!(3, [3, 4, 10]);
@@ -454,6 +584,15 @@ fn other_ranks() {
     let (ours, burns) = (group!(ours, 2, 2), group!(nn, 2, 2));
     let groups = |case: &Case| exact::group_norm(case, 2, true);
     every_view(&shapes, |shape| shape[1], ours, burns, groups);
+    let (ours, burns) = (layer_2d!(2), burns_layer_2d!(2));
+    every_view(&shapes, |shape| shape[1], ours, burns, exact::layer_norm_2d);
+    // A parameter of a sample has one element here. If that is near the mean, the mean's rounding is more than the
+    // reference allows, which takes the statistics as exact.
+    for view in [View::Whole, View::Slice, View::Permuted] {
+        let case = Case::new(&[9, 12], 9 * 12, view, FloatDType::F32);
+        check(&case, ada_layer!(2), burns_ada_layer!(2), None);
+        check(&case, ada_group!(2, 2), burns_ada_group!(2, 2), None);
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn both() -> [Device; 2] {
 }
 
 /// The same numbers on a device, tracked where that can be.
-fn on(values: &Tensor<4>, device: &Device) -> Tensor<4> {
+fn on<const D: usize>(values: &Tensor<D>, device: &Device) -> Tensor<D> {
     let tensor = Tensor::from_data(values.to_data(), device);
     match device.is_autodiff() {
         true => tensor.require_grad(),
@@ -37,7 +37,7 @@ fn on(values: &Tensor<4>, device: &Device) -> Tensor<4> {
 /// The output, whether it is on an autodiff device, and the gradients of src and gamma, where they have any.
 type Results = (Vec<f64>, bool, [Option<Vec<f64>>; 2]);
 
-fn results(src: &Tensor<4>, gamma: &Tensor<1>, dst: Tensor<4>) -> Results {
+fn results<const P: usize>(src: &Tensor<4>, gamma: &Tensor<P>, dst: Tensor<4>) -> Results {
     let autodiff = dst.device().is_autodiff();
     let tracked = [src.is_require_grad(), gamma.is_require_grad()];
     let mut gradients = [None, None];
@@ -151,6 +151,58 @@ fn residuals_on_autodiff_devices_and_not() {
     });
 }
 
+#[test]
+fn scale_and_shift_on_autodiff_devices_and_not() {
+    let values = spread(SHAPE, 2, &device());
+    let params = spread([4, 6], 3, &device());
+    let layer = ours::AdaLayerNormConfig::new(3).init();
+    let group = ours::AdaGroupNormConfig::new(2, 6).init();
+    // The three columns that layer norm takes of them.
+    let run = |way, devices: [&Device; 3], group_norm: bool| {
+        in_way(way, || {
+            let [src, scale, shift] = devices;
+            let src = on(&values, src);
+            let [scale, shift] = [scale, shift].map(|device| on(&params, device));
+            let dst = match group_norm {
+                true => group.forward(src.clone(), scale.clone(), shift),
+                false => {
+                    let [scale, shift] = [&scale, &shift].map(|p| p.clone().narrow(1, 0, 3));
+                    layer.forward(src.clone(), scale, shift)
+                }
+            };
+            results(&src, &scale, dst)
+        })
+    };
+    for of_src in both() {
+        for of_scale in both() {
+            for of_shift in both() {
+                let devices = [&of_src, &of_scale, &of_shift];
+                for group_norm in [false, true] {
+                    let autodiff = devices.map(Device::is_autodiff);
+                    let what = format!("autodiff {autodiff:?}, group norm {group_norm}");
+                    let want = run(Way::Burn, devices, group_norm);
+                    same(&what, run(Way::Kernels, devices, group_norm), want);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "assert_shape!(scale, [batch_size, self.d_model]): axis 0 expected 4")]
+fn a_scale_for_all_samples() {
+    let device = device();
+    let params = Tensor::<2>::ones([1, 3], &device);
+    let layer = ours::AdaLayerNormConfig::new(3).init();
+    layer.forward(Tensor::<4>::ones(SHAPE, &device), params.clone(), params);
+}
+
+#[test]
+#[should_panic(expected = "num_groups: expected a divisor of num_channels (6), got 4")]
+fn groups_that_do_not_divide_the_channels() {
+    ours::AdaGroupNormConfig::new(4, 6).init();
+}
+
 /// Asserts that Burn's operations run a layer of ours, and that it ends like Burn's own layer.
 fn burn_runs(mine: impl FnOnce() -> Vec<f64>, burns: impl FnOnce() -> Vec<f64>) {
     in_way(Way::Kernels, || {
@@ -180,6 +232,27 @@ fn a_residual_of_another_type() {
     burn_runs(
         || floats(mine.forward(src.clone(), residual.clone())),
         || floats(relu(burns.forward(src.clone()) + residual.clone())),
+    );
+}
+
+#[test]
+fn scale_and_shift_of_two_types() {
+    if !has(FloatDType::F16) {
+        return;
+    }
+    let device = device();
+    let src = Tensor::<4>::ones(SHAPE, &device);
+    let scale = Tensor::<2>::ones([4, 3], &device);
+    let shift = scale.clone().cast(FloatDType::F16);
+    let layer = ours::AdaLayerNormConfig::new(3).init();
+    burn_runs(
+        || floats(layer.forward(src.clone(), scale.clone(), shift.clone())),
+        || {
+            floats(
+                src.clone() * scale.clone().reshape([4, 1, 1, 3])
+                    + shift.clone().reshape([4, 1, 1, 3]),
+            )
+        },
     );
 }
 
@@ -232,6 +305,27 @@ fn empty_batches() {
         || floats(mine.forward(src.clone())),
         || floats(burns.forward(src.clone())),
     );
+}
+
+#[test]
+fn empty_batches_of_layers_that_burn_lacks() {
+    let device = device();
+    let src = Tensor::<4>::ones([0, 6, 5, 3], &device);
+    let layer = ours::LayerNorm2dConfig::new(6).init(&device);
+    burn_runs(|| floats(layer.forward(src.clone())), Vec::new);
+    let params = |size| Tensor::<2>::ones([0, size], &device);
+    let layer = ours::AdaLayerNormConfig::new(3).init();
+    let run = || floats(layer.forward(src.clone(), params(3), params(3)));
+    burn_runs(run, Vec::new);
+    let layer = ours::AdaGroupNormConfig::new(2, 6).init();
+    let run = || floats(layer.forward(src.clone(), params(6), params(6)));
+    burn_runs(run, Vec::new);
+    let (src, params) = (
+        Tensor::<3>::ones([2, 6, 0], &device),
+        Tensor::ones([2, 6], &device),
+    );
+    let run = || floats(layer.forward(src.clone(), params.clone(), params.clone()));
+    burn_runs(run, Vec::new);
 }
 
 #[test]

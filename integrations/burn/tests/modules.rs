@@ -68,6 +68,36 @@ records!(group_norm_records, GroupNormConfig(2, 6), init);
 records!(instance_norm_records, InstanceNormConfig(6), init);
 
 #[test]
+fn layer_norm_2d_has_the_records_of_burns_layer_norm() {
+    let device = device();
+    let src = random(&device);
+    let mut burns = nn::LayerNormConfig::new(6).init(&device);
+    burns.gamma = burns.gamma.map(|_| spread([6], 5, &device));
+    burns.beta = burns.beta.map(|beta| beta.map(|_| spread([6], 6, &device)));
+    let bytes = burns.clone().into_record().into_bytes().unwrap();
+    let mine = ours::LayerNorm2dConfig::new(6).init(&device);
+    let mine = mine.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+    let run = |layer: &nn::LayerNorm| {
+        let last = src.clone().permute([0, 2, 3, 1]);
+        floats(layer.forward(last).permute([0, 3, 1, 2]))
+    };
+    in_way(Way::Kernels, || {
+        let got = floats(mine.forward(src.clone()));
+        within("by Burn's record", &got, &run(&burns), FloatDType::F32);
+        let bytes = mine.into_record().into_bytes().unwrap();
+        let other = nn::LayerNormConfig::new(6).init(&device);
+        let other = other.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+        within("by our record", &run(&other), &got, FloatDType::F32);
+    });
+}
+
+#[test]
+fn adaptive_layers_have_no_parameters() {
+    assert_eq!(ours::AdaLayerNormConfig::new(6).init().num_params(), 0);
+    assert_eq!(ours::AdaGroupNormConfig::new(2, 6).init().num_params(), 0);
+}
+
+#[test]
 fn running_statistics_are_burns() {
     let device = device().autodiff();
     in_way(Way::Kernels, || {

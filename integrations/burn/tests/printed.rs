@@ -20,13 +20,19 @@ fn layers_print_as_burns() {
     check!(RmsNormConfig(3));
     check!(GroupNormConfig(2, 6));
     check!(InstanceNormConfig(6));
+    macro_rules! check_but_name {
+        ($mine:expr, $name:literal, $burns:expr, $burns_name:literal) => {
+            let text = $mine.to_string();
+            let text = text.replacen($name, $burns_name, 1);
+            assert_eq!(text, $burns.to_string());
+        };
+    }
     let mine = ours::BatchNormConfig::new(6).init_relu(&device);
     let burns = nn::BatchNormConfig::new(6).init(&device);
-    let text = mine.to_string();
-    assert_eq!(
-        text.replacen("BatchNormRelu", "BatchNorm", 1),
-        burns.to_string()
-    );
+    check_but_name!(mine, "BatchNormRelu", burns, "BatchNorm");
+    let mine = ours::LayerNorm2dConfig::new(3).init(&device);
+    let burns = nn::LayerNormConfig::new(3).init(&device);
+    check_but_name!(mine, "LayerNorm2d", burns, "LayerNorm");
 }
 
 #[test]

@@ -98,12 +98,9 @@ impl BatchNorm {
     ) -> Tensor<D> {
         let [num_features] = self.gamma.shape().dims();
         assert_shape!(input, [_, num_features, ..]);
-        let layer = Layer {
-            norm: Norm::Batch(Channels::Axis(DataFormat::Ncx)),
-            gamma: Some(self.gamma.val()),
-            beta: Some(self.beta.val()),
-            epsilon: self.epsilon,
-        };
+        let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
+        let (gamma, beta) = (self.gamma.val(), self.beta.val());
+        let layer = Layer::new(norm, Some(gamma), Some(beta), self.epsilon);
         let device = input.device();
         let trains = device.is_autodiff() && self.training.is_enabled();
         let running = [&self.running_mean, &self.running_var];

@@ -90,20 +90,16 @@ impl GroupNorm {
     }
 
     /// The layer, with gamma and beta if it is affine; `None` if it is affine and lacks one of them.
-    fn layer(&self) -> Option<Layer> {
+    fn layer(&self) -> Option<Layer<1>> {
         let val = |param: &Option<Param<Tensor<1>>>| param.as_ref().map(Param::val);
         let (gamma, beta) = match self.affine {
             true => (Some(val(&self.gamma)?), Some(val(&self.beta)?)),
             false => (None, None),
         };
-        Some(Layer {
-            norm: Norm::Group {
-                groups: self.num_groups,
-                format: DataFormat::Ncx,
-            },
-            gamma,
-            beta,
-            epsilon: self.epsilon,
-        })
+        let norm = Norm::Group {
+            groups: self.num_groups,
+            format: DataFormat::Ncx,
+        };
+        Some(Layer::new(norm, gamma, beta, self.epsilon))
     }
 }

@@ -50,7 +50,7 @@ pub struct LayerNorm {
     pub gamma: Param<Tensor<1>>,
     /// Shift.
     pub beta: Option<Param<Tensor<1>>>,
-    epsilon: f64,
+    pub(super) epsilon: f64,
 }
 
 impl From<LayerNorm> for nn::LayerNorm {
@@ -69,6 +69,12 @@ impl From<LayerNorm> for nn::LayerNorm {
 printed_as!(LayerNorm, nn::LayerNorm);
 
 impl LayerNorm {
+    /// The layer with other statistics.
+    pub(super) fn over(&self, norm: Norm) -> Layer<1> {
+        let beta = self.beta.as_ref().map(Param::val);
+        Layer::new(norm, Some(self.gamma.val()), beta, self.epsilon)
+    }
+
     /// The layer's output, of the input's shape.
     ///
     /// # Panics
@@ -78,13 +84,7 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
-        let layer = Layer {
-            norm: Norm::Layer { begin_axis: -1 },
-            gamma: Some(self.gamma.val()),
-            beta: self.beta.as_ref().map(Param::val),
-            epsilon: self.epsilon,
-        };
-        let dst = layer.forward(&input);
+        let dst = self.over(Norm::Layer { begin_axis: -1 }).forward(&input);
         dst.unwrap_or_else(|| nn::LayerNorm::from(self.clone()).forward(input))
     }
 }

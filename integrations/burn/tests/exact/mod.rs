@@ -13,7 +13,18 @@ impl Exact {
     /// Both passes of a layer.
     fn new(case: &Case, norm: Norm, gamma: bool, beta: bool) -> Self {
         let forward = Operation::new(norm, Forward::default(), &case.shape, DType::F64);
-        let forward = forward.with_epsilon(EPSILON).with_params(gamma, beta);
+        Self::of(case, forward.with_params(gamma, beta))
+    }
+
+    /// Both passes of a norm over axes of src in this shape, whose gamma is stored less 1.
+    fn adaptive(case: &Case, axes: Norm, shape: &[usize]) -> Self {
+        let forward = Operation::new(axes, Forward::default(), shape, DType::F64);
+        Self::of(case, forward.with_zero_centered_gamma(true))
+    }
+
+    /// A forward pass and its gradient.
+    fn of(case: &Case, forward: Operation) -> Self {
+        let forward = forward.with_epsilon(EPSILON);
         let (src, diff_dst) = (seen(case), wide(&case.diff_dst));
         let (gamma, beta) = (wide(&case.gamma), wide(&case.beta));
         let mut tensors = vec![
@@ -119,4 +130,27 @@ pub fn rms_norm(case: &Case) -> Exact {
 pub fn group_norm(case: &Case, groups: usize, affine: bool) -> Exact {
     let format = DataFormat::Ncx;
     Exact::new(case, Norm::Group { groups, format }, affine, affine)
+}
+
+fn over(axes: &[i64], param_axes: &[i64]) -> Norm {
+    Norm::Axes {
+        axes: axes.to_vec(),
+        param_axes: param_axes.to_vec(),
+        centered: true,
+    }
+}
+
+pub fn layer_norm_2d(case: &Case) -> Exact {
+    Exact::new(case, over(&[1], &[1]), true, true)
+}
+
+pub fn ada_layer_norm(case: &Case) -> Exact {
+    Exact::adaptive(case, over(&[-1], &[0, -1]), &case.shape)
+}
+
+pub fn ada_group_norm(case: &Case, groups: usize) -> Exact {
+    let [samples, channels] = *case.shape.first_chunk().unwrap();
+    let inner = case.shape[2..].iter().product();
+    let shape = [samples, groups, channels / groups, inner];
+    Exact::adaptive(case, over(&[2, 3], &[0, 1, 2]), &shape)
 }
