@@ -175,8 +175,7 @@ impl Operation {
 
     /// An error if a given variance, or mean of squares, is invalid.
     fn check_statistic(&self, used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
-        let is_variance = [Tensor::Variance, Tensor::MeanSquare].contains(&used.tensor);
-        if !is_variance {
+        if !used.tensor.takes_epsilon() {
             return Ok(());
         }
         fn check<S: Element>(

@@ -134,9 +134,14 @@ impl Tensor {
         )
     }
 
-    /// Whether it has one number for each set of elements that are normalized together.
-    pub(crate) const fn is_statistic(self) -> bool {
+    /// Whether it has one number for each set of elements that are normalized together, running statistics included.
+    pub const fn is_statistic(self) -> bool {
         matches!(self, Self::Mean | Self::Variance | Self::MeanSquare) || self.is_running()
+    }
+
+    /// Whether it is the statistic that epsilon is added to: the sum must be above 0.
+    pub const fn takes_epsilon(self) -> bool {
+        matches!(self, Self::Variance | Self::MeanSquare)
     }
 
     /// Whether it is read and updated in place.

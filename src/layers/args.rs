@@ -200,7 +200,8 @@ impl<'a, S> SavedRef<'a, S> {
         match tensor {
             Tensor::Mean => self.mean,
             Tensor::Variance => self.variance,
-            _ => self.mean_square,
+            Tensor::MeanSquare => self.mean_square,
+            _ => &[],
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) enum Values {
 }
 
 /// The order in which the tensors draw their random numbers: a case's ID gives the same numbers whatever the order of
-/// an operation's tensors. RMS norm's come after those of an unused mean.
+/// an operation's tensors. RMS norm's come after those of an unused mean; tensors that are not listed come last.
 const GRADIENT: &[Tensor] = &[
     Tensor::Src,
     Tensor::Mean,
@@ -50,7 +50,6 @@ const GRADIENT: &[Tensor] = &[
     Tensor::Gamma,
     Tensor::Beta,
     Tensor::Mask,
-    Tensor::Gate,
 ];
 const FORWARD: &[Tensor] = &[
     Tensor::Src,
@@ -62,7 +61,6 @@ const FORWARD: &[Tensor] = &[
     Tensor::RunningMean,
     Tensor::RunningVariance,
     Tensor::Gamma,
-    Tensor::Gate,
 ];
 
 impl Values {
@@ -139,11 +137,12 @@ impl Values {
         let tensors = operation.tensors()?;
         let mut random = Random::new(operation.shape.iter().product::<usize>() as u64);
         let mut inputs = Vec::new();
-        for &tensor in if is_gradient { GRADIENT } else { FORWARD } {
-            let read = |used: &&TensorUse| used.tensor == tensor && used.access.reads();
-            let Some(used) = tensors.iter().find(read) else {
-                continue;
-            };
+        let order = if is_gradient { GRADIENT } else { FORWARD };
+        let place = |used: &TensorUse| order.iter().position(|&tensor| tensor == used.tensor);
+        let mut read: Vec<_> = tensors.iter().filter(|used| used.access.reads()).collect();
+        read.sort_by_key(|used| place(used).unwrap_or(order.len()));
+        for used in read {
+            let tensor = used.tensor;
             let dtype = match used.format {
                 Format::Elements(dtype) => dtype,
                 Format::Bits => DType::F32,
@@ -187,7 +186,7 @@ impl Values {
             (Tensor::Mean, Self::Vast) => around(1e21, 1e15),
             (Tensor::Mean, Self::Patterns | Self::Roundings) => vec![0.0; len],
             (Tensor::Mean, _) => around(0.5, 0.25),
-            (Tensor::Variance | Tensor::MeanSquare, values) => match values {
+            (tensor, values) if tensor.takes_epsilon() => match values {
                 Self::TinyVariance => around(2e-14, 1e-14),
                 Self::HugeMean => around(16.0, 4.0),
                 Self::Wide => around(333_000.0, 10_000.0),
@@ -298,7 +297,8 @@ impl Values {
 const fn alike(tensor: Tensor) -> f64 {
     match tensor {
         Tensor::Mean => 0.0,
-        Tensor::Variance | Tensor::MeanSquare | Tensor::Mask => 1.0,
+        Tensor::Mask => 1.0,
+        tensor if tensor.takes_epsilon() => 1.0,
         Tensor::Gamma => 0.5,
         Tensor::Residual => 0.25,
         Tensor::RunningMean => 0.75,

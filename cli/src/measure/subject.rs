@@ -50,7 +50,7 @@ impl Tensors {
 pub fn value(tensor: Tensor) -> Option<f64> {
     match tensor {
         Tensor::Mean => Some(MEAN),
-        Tensor::Variance | Tensor::MeanSquare => Some(1.0),
+        tensor if tensor.takes_epsilon() => Some(1.0),
         Tensor::Gamma | Tensor::Gate => Some(0.5),
         Tensor::Beta => Some(0.0),
         _ => None,

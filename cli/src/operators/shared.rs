@@ -123,7 +123,7 @@ impl Samples {
     /// Converts a tensor's bytes from the file's type to the type of computation, or back.
     fn converted(&self, used: &TensorUse, bytes: Vec<u8>, to_file: bool) -> Vec<u8> {
         let types = &self.operation.types;
-        let is_data = used.ranks == Ranks::Split && !is_statistic(used.tensor);
+        let is_data = used.ranks == Ranks::Split && !used.tensor.is_statistic();
         let computed = if is_data { types.data } else { types.params };
         match used.format {
             Format::Elements(stored) if stored != computed => match to_file {
@@ -193,10 +193,6 @@ impl Samples {
         let named = results.iter().map(|(used, _)| used.tensor).zip(lost);
         Ok(named.filter(|(_, lost)| *lost > 0).collect())
     }
-}
-
-fn is_statistic(tensor: Tensor) -> bool {
-    matches!(tensor, Tensor::Mean | Tensor::Variance | Tensor::MeanSquare)
 }
 
 /// The smallest number of samples whose bits fill whole words of a mask.

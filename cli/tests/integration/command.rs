@@ -1071,8 +1071,14 @@ fn a_failed_check_writes_nothing() {
 /// Help lists the files' tensors, both required and optional ones.
 #[test]
 fn help_lists_the_tensors() {
-    for operator in OPERATORS {
+    let axes = ["backward", "forward", "inference"].map(|pass| format!("axes-norm-{pass}"));
+    let axes = axes.iter().map(String::as_str);
+    for operator in OPERATORS.into_iter().chain(axes) {
         let (norm, pass) = operator.rsplit_once('-').unwrap();
+        let (gate, diff_gate): (&[&str], &[&str]) = match norm {
+            "axes-norm" => (&["gate"], &["diff_gate"]),
+            _ => (&[], &[]),
+        };
         let rows = ["layer-norm", "rms-norm"].contains(&norm);
         let statistics: &[&str] = match norm {
             "rms-norm" => &["mean_square"],
@@ -1093,13 +1099,13 @@ fn help_lists_the_tensors() {
         };
         let ([read, may_be_read], [written, may_be_written]) = match pass {
             "forward" => (
-                [vec!["src"], [&["residual"], beta, running].concat()],
+                [vec!["src"], [&["residual"], beta, gate, running].concat()],
                 [[&["dst"], statistics].concat(), [beyond, running].concat()],
             ),
             "inference" => (
                 [
                     [&["src"], statistics].concat(),
-                    [&["residual"], beta].concat(),
+                    [&["residual"], beta, gate].concat(),
                 ],
                 [vec!["dst"], vec![]],
             ),
@@ -1109,7 +1115,7 @@ fn help_lists_the_tensors() {
                     match norm {
                         "rms-norm" => vec![],
                         "layer-norm" => vec!["beta"],
-                        _ => vec!["mask", "beta"],
+                        _ => [&["mask", "beta"], gate].concat(),
                     },
                 ],
                 [
@@ -1117,7 +1123,7 @@ fn help_lists_the_tensors() {
                     match norm {
                         "rms-norm" => vec!["diff_gamma"],
                         "layer-norm" => vec!["diff_gamma", "diff_beta"],
-                        _ => vec!["diff_residual", "diff_gamma", "diff_beta"],
+                        _ => [&["diff_residual", "diff_gamma", "diff_beta"], diff_gate].concat(),
                     },
                 ],
             ),
@@ -1133,6 +1139,11 @@ fn help_lists_the_tensors() {
         ] {
             let (_, list) = help.split_once(head).unwrap();
             let lines = list.lines().skip(1).take_while(|line| !line.is_empty());
+            let lines: Vec<_> = lines.collect();
+            let described =
+                |line: &&str| line.replace("optional:", "").split_whitespace().count() > 1;
+            assert!(lines.iter().all(described), "{operator}: {list}");
+            let lines = lines.into_iter();
             let (may_be, is): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains("optional:"));
             let sorted = |mut names: Vec<&'static str>| {
                 names.sort_unstable();

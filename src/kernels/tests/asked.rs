@@ -169,7 +169,7 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
             for (_, dispatch) in &plan.dispatches {
                 let bound = dispatch.bindings.iter();
                 let bound: Vec<_> = bound.map(|b| (b.tensor, ends_inside(plan, b))).collect();
-                if seen.insert((dispatch.kernel, &dispatch.constants, bound)) {
+                if seen.insert((dispatch.kernel, dispatch.body, &dispatch.constants, bound)) {
                     for _ in 0..8 {
                         take(somewhere(&mut random, plan, dispatch));
                     }

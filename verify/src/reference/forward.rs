@@ -42,7 +42,6 @@ pub(super) fn compute(
     }
     let mean = unzip(OF_CHANNELS, statistics.iter().map(Statistic::mean))?;
     let variance = unzip(OF_CHANNELS, statistics.iter().map(Statistic::variance))?;
-    results.push(Computed::new(Tensor::MeanSquare, variance.clone()));
     if let Pass::Forward(Forward {
         running: Some(update),
         ..
@@ -57,8 +56,13 @@ pub(super) fn compute(
             results.push(Computed::new(tensor, after));
         }
     }
-    results.push(Computed::new(Tensor::Mean, mean));
-    results.push(Computed::new(Tensor::Variance, variance));
+    for &tensor in operation.norm.statistics() {
+        let own = match tensor.takes_epsilon() {
+            true => variance.clone(),
+            false => mean.clone(),
+        };
+        results.push(Computed::new(tensor, own));
+    }
     Ok(results)
 }
 
