@@ -130,7 +130,7 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
         // Some kernels are only for small tensors; large ones take long to plan.
         let most = match random.below(7) {
             0 => MAX_ELEMENTS,
-            1..=3 => 1 << 24,
+            1..=2 => 1 << 24,
             _ => 1 << 16,
         };
         let mut batch_norm = match random.below(4) {
