@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use wgpu_norm::{Operation, Tensor};
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
-/// A batch-norm layer's tensors, NCX, in f32.
+/// The tensors of a layer whose parameters vary along axis 1, NCX, in f32.
 pub struct Layer {
     pub shape: Vec<usize>,
     pub src: Vec<f32>,
