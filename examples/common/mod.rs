@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use wgpu_norm::{Operation, Tensor};
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
-/// A batch-norm layer's tensors, NCX, in f32.
+/// The tensors of a layer whose parameters vary along axis 1, NCX, in f32.
 pub struct Layer {
     pub shape: Vec<usize>,
     pub src: Vec<f32>,
@@ -87,8 +87,7 @@ fn f64s(values: &[f32]) -> Vec<f64> {
 /// of the terms that were added, because a gradient near 0 is the difference of large terms.
 pub fn compare(tensor: Tensor, got: &[f32], want: &[Computed]) -> Result<(), Box<dyn Error>> {
     let what = tensor.name();
-    let want = want.iter().find(|computed| computed.tensor == tensor);
-    let want = want.ok_or("the reference has no such result")?;
+    let want = named(tensor, want)?;
     let error = scaled_error(got, &want.values, &want.scale);
     println!(
         "{what:<22} {:>7} elements, the first is {:>11.7} (float64: {:>11.7}); largest error: {error:.3} of the tolerance",
@@ -96,6 +95,34 @@ pub fn compare(tensor: Tensor, got: &[f32], want: &[Computed]) -> Result<(), Box
         got.first().copied().unwrap_or_default(),
         want.values.first().copied().unwrap_or_default(),
     );
+    within_tolerance(what, error)
+}
+
+/// The largest error of an operation's results for these tensors, in units of the tolerance; fails if it is above 1.
+pub fn largest_error(
+    operation: &Operation,
+    tensors: &[(Tensor, &[f32])],
+    got: &[(Tensor, &[f32])],
+) -> Result<f64, Box<dyn Error>> {
+    let tensors: Vec<_> = tensors.iter().map(|(t, v)| (*t, f64s(v))).collect();
+    let tensors: Vec<_> = tensors.iter().map(|(t, v)| (*t, &**v)).collect();
+    let want = compute(operation, &tensors)?;
+    let mut largest = 0.0;
+    for (tensor, got) in got {
+        let want = named(*tensor, &want)?;
+        let error = scaled_error(got, &want.values, &want.scale);
+        within_tolerance(tensor.name(), error)?;
+        largest = f64::max(largest, error);
+    }
+    Ok(largest)
+}
+
+fn named(tensor: Tensor, results: &[Computed]) -> Result<&Computed, Box<dyn Error>> {
+    let found = results.iter().find(|computed| computed.tensor == tensor);
+    found.ok_or_else(|| "the reference has no such result".into())
+}
+
+fn within_tolerance(what: &str, error: f64) -> Result<(), Box<dyn Error>> {
     match error <= 1.0 {
         true => Ok(()),
         false => Err(format!("{what} differs from the reference").into()),

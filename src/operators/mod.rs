@@ -106,6 +106,8 @@ pub mod onednn;
 pub mod onnx;
 pub mod pytorch;
 
+mod broadcast;
+
 // The imports of the operators' files, which get them from here.
 use crate::call::{self, Call};
 use crate::element::types;

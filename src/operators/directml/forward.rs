@@ -1,7 +1,7 @@
 //! The forward passes.
 
 use super::*;
-use crate::geometry::{self, check_rank};
+use crate::operators::broadcast::{common_sizes, expand};
 
 /// An activation that DirectML applies to an operator's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -304,72 +304,16 @@ impl BatchNormalization {
         let parameters = [mean, variance, inputs.scale_tensor, inputs.bias_tensor];
         let input = inputs.input_dimensions;
         let named = PARAMETERS.into_iter().zip(parameters);
-        let common =
-            &common_dimensions(input, named.map(|(tensor, own)| (tensor, own.dimensions)))?;
+        let common = &common_sizes(input, named.map(|(tensor, own)| (tensor, own.dimensions)))?;
         let operation = self.operation::<T>(input, common, common, common, common)?;
         let mut call = Call::new(operation, inputs.input_tensor);
         let mut written = Vec::new();
         for (tensor, own) in PARAMETERS.into_iter().zip(parameters) {
-            written.push((tensor, expand(tensor.name(), own, common)?));
+            written.push((tensor, expand(tensor, own.dimensions, own.tensor, common)?));
         }
         for (tensor, values) in &written {
             call = call.with(*tensor, &**values);
         }
         Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
-}
-
-/// For each dimension, the input's size if any parameter has it, else 1.
-pub(super) fn common_dimensions<'a>(
-    input: &[usize],
-    parameters: impl IntoIterator<Item = (Tensor, &'a [usize])>,
-) -> Result<Vec<usize>, Error> {
-    let rank = input.len();
-    check_rank("src", 1..=geometry::MAX_RANK, rank)?;
-    geometry::elements("src", input)?;
-    let mut common = vec![1; rank];
-    for (tensor, dimensions) in parameters {
-        let argument = tensor.name();
-        check_rank(argument, rank..=rank, dimensions.len())?;
-        let axes = common.iter_mut().zip(input).zip(dimensions);
-        for (axis, ((common, &input), &own)) in axes.enumerate() {
-            if own != 1 && own != input {
-                let expected = format!("size 1 or {input} along axis {axis}");
-                return Err(Error::argument(argument, expected, own));
-            }
-            if own != 1 {
-                *common = own;
-            }
-        }
-    }
-    Ok(common)
-}
-
-/// Expands a parameter to sizes that its own broadcast to. These are at most the input's, whose number of elements was
-/// checked.
-pub(super) fn expand<'a, T: DataType>(
-    name: &'static str,
-    parameter: Parameter<'a, T>,
-    common: &[usize],
-) -> Result<Cow<'a, [T]>, Error> {
-    let Parameter { dimensions, tensor } = parameter;
-    check_length(name, geometry::elements(name, dimensions)?, tensor.len())?;
-    if dimensions == common {
-        return Ok(Cow::Borrowed(tensor));
-    }
-    let elements = geometry::elements(name, common)?;
-    let elements = usize::try_from(elements).unwrap_or(usize::MAX);
-    let value = |mut rest: usize| {
-        let (mut index, mut stride) = (0, 1);
-        for (&size, &own) in common.iter().zip(dimensions).rev() {
-            if own != 1 {
-                index += rest % size * stride;
-                stride *= own;
-            }
-            rest /= size;
-        }
-        // The index is in bounds, since the tensor is as long as its sizes say.
-        tensor.get(index).copied().unwrap_or_else(T::zeroed)
-    };
-    memory::collect(name, (0..elements).map(value)).map(Cow::Owned)
 }

@@ -1,7 +1,8 @@
 //! Mean variance normalization.
 
-use super::forward::{activation, common_dimensions, expand};
+use super::forward::activation;
 use super::*;
+use crate::operators::broadcast::{axes_along, common_sizes, expand};
 
 /// The inputs of [`MeanVarianceNormalization1`] and [`MeanVarianceNormalization2`], in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -141,14 +142,13 @@ impl MeanVarianceNormalization1 {
         let given = given
             .into_iter()
             .filter_map(|(tensor, own)| Some((tensor, own?)));
-        let common = common_dimensions(input_dimensions, given)?;
-        let along = (0..).zip(&common).filter(|(_, size)| **size != 1);
+        let common = common_sizes(input_dimensions, given)?;
         // A number that overflows is no axis.
         let axes = self.axes.iter();
         let axes = axes.map(|&axis| i64::try_from(axis).unwrap_or(i64::MAX));
         let norm = Norm::Axes {
             axes: axes.collect(),
-            param_axes: along.map(|(axis, _)| axis).collect(),
+            param_axes: axes_along(&common),
             centered: true,
         };
         let params = (scale_dimensions.is_some(), bias_dimensions.is_some());
@@ -176,13 +176,14 @@ impl MeanVarianceNormalization1 {
             .into_iter()
             .filter_map(|(tensor, own)| Some((tensor, own?)));
         let dimensions = given.clone().map(|(tensor, own)| (tensor, own.dimensions));
-        let common = common_dimensions(inputs.input_dimensions, dimensions)?;
+        let common = common_sizes(inputs.input_dimensions, dimensions)?;
         let scale = inputs.scale_tensor.map(|_| &*common);
         let bias = inputs.bias_tensor.map(|_| &*common);
         let operation = self.operation::<T>(inputs.input_dimensions, scale, bias)?;
         let mut expanded = Vec::new();
         for (tensor, own) in given {
-            expanded.push((tensor, expand(tensor.name(), own, &common)?));
+            let values = expand(tensor, own.dimensions, own.tensor, &common)?;
+            expanded.push((tensor, values));
         }
         let mut call = Call::new(operation, inputs.input_tensor);
         for (tensor, values) in &expanded {

@@ -1,5 +1,7 @@
 //! `LayerNormalization` and `RMSNormalization`.
 
+use super::parameters::{Parameter, Sizes, norm_of};
+use crate::operators::broadcast::expand;
 use crate::operators::*;
 
 /// The inputs of [`LayerNormalization`], in host memory, in the document's order.
@@ -9,10 +11,10 @@ pub struct LayerNormalizationInputs<'a, T> {
     pub shape: &'a [usize],
     /// `X`: the layer's input.
     pub x: &'a [T],
-    /// `Scale` of each normalized position.
-    pub scale: &'a [T],
-    /// `B`, the bias of each normalized position, optional. If it is absent, it is 0.
-    pub b: Option<&'a [T]>,
+    /// `Scale`.
+    pub scale: Parameter<'a, T>,
+    /// `B`, the bias, optional. If it is absent, it is 0.
+    pub b: Option<Parameter<'a, T>>,
 }
 
 /// The outputs of [`LayerNormalization`], in host memory, in the document's order.
@@ -35,11 +37,14 @@ pub struct LayerNormalizationOutputs<T, U> {
 /// * InvStdDev = 1/√(Var + epsilon)
 /// * Y = (X − Mean) · InvStdDev · Scale + B
 ///
+/// Scale and B are each broadcast to X: they have sizes of X's last axes, or 1. For X of shape `(N, T, C)`, `[C]` and
+/// `[1, C]` are a layer norm's parameters, `[N, 1, C]` each sample's own, and `[]` is a single number.
+///
 /// | index | input | type | shape | in plans and errors |
 /// |---|---|---|---|---|
 /// | 0 | `X` | T | rank 1 to 8 | `src` |
-/// | 1 | `Scale` | T | the normalized axes | `gamma` |
-/// | 2 | `B`, optional | T | the normalized axes | `beta` |
+/// | 1 | `Scale` | T | its own | `gamma` |
+/// | 2 | `B`, optional | T | its own | `beta` |
 ///
 /// | index | output | type | shape | in plans |
 /// |---|---|---|---|---|
@@ -51,8 +56,9 @@ pub struct LayerNormalizationOutputs<T, U> {
 ///
 /// * U, the type of the statistics, is f32, or f64 if T is f64. The attribute `stash_type`, which selects it in the
 ///   document, is left out; its default, 1, is f32. Sums are kept in U, as in the document.
-/// * Scale and B have as many elements as the normalized axes. The document lets them be broadcast to X.
-/// * epsilon must be above 0, and the attribute is called `begin_norm_axis` in errors.
+/// * The kernels take a Scale and a B that vary along the same axes. Those that vary along different ones are first
+///   expanded on the CPU; on device buffers they are refused.
+/// * epsilon must be above 0, and the attribute `axis` is called `begin_norm_axis` in errors.
 /// * On device buffers the variance is written in place of InvStdDev.
 ///
 /// ```
@@ -60,18 +66,22 @@ pub struct LayerNormalizationOutputs<T, U> {
 /// # use wgpu_norm::{Error, GpuContext};
 /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 /// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::onnx::{LayerNormalization, LayerNormalizationInputs};
+/// use wgpu_norm::operators::onnx::{LayerNormalization, LayerNormalizationInputs, Parameter};
 ///
 /// let op = LayerNormalization::default(); // the last axis, epsilon 1e-5
 /// let inputs = LayerNormalizationInputs {
 ///     shape: &[2, 2], // two rows
 ///     x: &[1.0_f32, 3.0, 2.0, 4.0],
-///     scale: &[1.0, 2.0],
-///     b: Some(&[0.0, 5.0]),
+///     scale: Parameter { shape: &[2], tensor: &[1.0, 2.0] },
+///     b: Some(Parameter { shape: &[2], tensor: &[0.0, 5.0] }),
 /// };
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, [2.0, 3.0]);
 /// assert!((outputs.inv_std_dev[0] - 1.0).abs() < 1e-4 && (outputs.y[3] - 7.0).abs() < 1e-4);
+///
+/// let by_row = Parameter { shape: &[2, 1], tensor: &[1.0, 3.0] };
+/// let outputs = op.forward(&gpu, LayerNormalizationInputs { scale: by_row, b: None, ..inputs }).await?;
+/// assert!((outputs.y[1] - 1.0).abs() < 1e-4 && (outputs.y[3] - 3.0).abs() < 1e-4);
 /// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,35 +103,57 @@ impl Default for LayerNormalization {
 }
 
 impl LayerNormalization {
-    /// The operator as an operation. Mean and InvStdDev, which the document calls optional, are computed only with
-    /// `keep_statistics`.
+    /// The operator as an operation, for Scale and B of these shapes: [`Norm::Layer`] if they vary along exactly the
+    /// normalized axes, else [`Norm::Axes`]. Layer norm computes Mean and InvStdDev, which the document calls optional,
+    /// only with `keep_statistics`; axes norm always does.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and errors in the shape and the axis.
+    /// [`Error::Rank`] for a Scale or B of more axes than X; [`Error::Argument`] for one that does not broadcast to X,
+    /// for a B that varies along other axes than Scale, and for the axis; [`Error::Epsilon`]; and errors in the shape.
     pub fn operation<T: ParamOf<T>>(
         &self,
         shape: &[usize],
-        has_b: bool,
+        scale_shape: &[usize],
+        b_shape: Option<&[usize]>,
         keep_statistics: bool,
     ) -> Result<Operation, Error> {
-        let begin_axis = self.axis;
-        let (norm, pass) = (Norm::Layer { begin_axis }, forward(keep_statistics));
-        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, has_b))
+        let sizes = Sizes::new(shape, scale_shape, b_shape)?;
+        if let Some(b) = sizes.b.filter(|b| *b != sizes.scale) {
+            let expected = format!(
+                "gamma's sizes, {:?}, on device buffers (forward expands both)",
+                sizes.scale
+            );
+            return Err(Error::argument("beta", expected, format!("{b:?}")));
+        }
+        let norm = norm_of(shape, self.axis, &sizes.common, true);
+        let pass = forward(keep_statistics || !norm.is_over_rows());
+        let params = (true, b_shape.is_some());
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, params)
     }
 
-    /// Computes the outputs from tensors in host memory.
+    /// Computes the outputs from tensors in host memory. Scale and B may vary along different axes.
     ///
     /// # Errors
     ///
-    /// Those of [`Operation::run_into`].
+    /// Those of [`operation`](Self::operation), but for Scale and B of different shapes, and of
+    /// [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: LayerNormalizationInputs<'_, T>,
     ) -> Result<LayerNormalizationOutputs<T, T::Sum>, Error> {
-        let operation = self.operation::<T>(inputs.shape, inputs.b.is_some(), true)?;
-        let call = Call::new(operation, inputs.x).params(inputs.scale, inputs.b);
+        let LayerNormalizationInputs {
+            shape, scale, b, ..
+        } = inputs;
+        let sizes = Sizes::new(shape, scale.shape, b.map(|b| b.shape))?;
+        let common = &*sizes.common;
+        let operation = self.operation::<T>(shape, common, b.map(|_| common), true)?;
+        let gamma = expand(Tensor::Gamma, &sizes.scale, scale.tensor, common)?;
+        let b = b.zip(sizes.b);
+        let beta = b.map(|(b, own)| expand(Tensor::Beta, &own, b.tensor, common));
+        let beta = beta.transpose()?;
+        let call = Call::new(operation, inputs.x).params(&*gamma, beta.as_deref());
         let mut results = call.run::<T, T, T::Sum>(gpu).await?;
         let variance = results.statistic(Tensor::Variance).unwrap_or_default();
         Ok(LayerNormalizationOutputs {
@@ -139,17 +171,19 @@ pub struct RmsNormalizationInputs<'a, T, P> {
     pub shape: &'a [usize],
     /// `X`: the layer's input.
     pub x: &'a [T],
-    /// `scale` of each normalized position.
-    pub scale: &'a [P],
+    /// `scale`.
+    pub scale: Parameter<'a, P>,
 }
 
 /// ONNX's [`RMSNormalization`](https://onnx.ai/onnx/operators/onnx__RMSNormalization.html) of opset 23:
 /// Y = X / √(mean(X²) + epsilon) · scale, with the mean over the axes from `axis` on.
 ///
+/// scale is broadcast to X, as in [`LayerNormalization`].
+///
 /// | index | input | type | shape | in plans and errors |
 /// |---|---|---|---|---|
 /// | 0 | `X` | T | rank 1 to 8 | `src` |
-/// | 1 | `scale` | V | the normalized axes | `gamma` |
+/// | 1 | `scale` | V | its own | `gamma` |
 ///
 /// The output is `Y`, of X's shape; plans call it `dst`.
 ///
@@ -157,7 +191,8 @@ pub struct RmsNormalizationInputs<'a, T, P> {
 ///
 /// * Y has X's type. In the document it has scale's.
 /// * V is T, or f32 if T is f16 or bf16.
-/// * scale has as many elements as the normalized axes. The document lets it be broadcast to them.
+/// * Unless scale varies along exactly the normalized axes, the operation also writes `mean_square`, which ONNX does
+///   not return.
 /// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
 /// * epsilon must be above 0, and the attribute `axis` is called `begin_norm_axis` in errors.
 ///
@@ -166,13 +201,13 @@ pub struct RmsNormalizationInputs<'a, T, P> {
 /// # use wgpu_norm::{Error, GpuContext};
 /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 /// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::onnx::{RmsNormalization, RmsNormalizationInputs};
+/// use wgpu_norm::operators::onnx::{Parameter, RmsNormalization, RmsNormalizationInputs};
 ///
 /// let op = RmsNormalization::default(); // the last axis, epsilon 1e-5
 /// let inputs = RmsNormalizationInputs {
 ///     shape: &[2, 2], // two rows
 ///     x: &[1.0_f32, 1.0, 2.0, -2.0],
-///     scale: &[1.0_f32, 3.0],
+///     scale: Parameter { shape: &[2], tensor: &[1.0_f32, 3.0] },
 /// };
 /// let y = op.forward(&gpu, inputs).await?;
 /// assert!((y[0] - 1.0).abs() < 1e-4 && (y[3] + 3.0).abs() < 1e-4);
@@ -197,17 +232,21 @@ impl Default for RmsNormalization {
 }
 
 impl RmsNormalization {
-    /// The operator as an operation.
+    /// The operator as an operation, for scale of this shape: [`Norm::Rms`] if it varies along exactly the normalized
+    /// axes, else [`Norm::Axes`].
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and errors in the shape and the axis.
+    /// [`Error::Rank`] for a scale of more axes than X; [`Error::Argument`] for one that does not broadcast to X, and
+    /// for the axis; [`Error::Epsilon`]; and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
+        scale_shape: &[usize],
     ) -> Result<Operation, Error> {
-        let begin_axis = self.axis;
-        let (norm, pass) = (Norm::Rms { begin_axis }, forward(false));
+        let sizes = Sizes::new(shape, scale_shape, None)?;
+        let norm = norm_of(shape, self.axis, &sizes.common, false);
+        let pass = forward(!norm.is_over_rows());
         operation::<T, P, T::Sum>(norm, pass, shape, self.epsilon, (true, false))
     }
 
@@ -215,14 +254,14 @@ impl RmsNormalization {
     ///
     /// # Errors
     ///
-    /// Those of [`Operation::run_into`].
+    /// Those of [`operation`](Self::operation) and [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: RmsNormalizationInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let operation = self.operation::<T, P>(inputs.shape)?;
-        let call = Call::new(operation, inputs.x).with(Tensor::Gamma, inputs.scale);
+        let operation = self.operation::<T, P>(inputs.shape, inputs.scale.shape)?;
+        let call = Call::new(operation, inputs.x).with(Tensor::Gamma, inputs.scale.tensor);
         Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }

@@ -30,23 +30,6 @@ fn check<T: DataType>() {
     }
 }
 
-/// A tensor expanded to all sizes of the input, the long way.
-fn written_out<T: Element>(parameter: Parameter<'_, T>, input: [usize; 3]) -> Vec<T> {
-    let [a, b, c] = input;
-    let &[_, own_b, own_c] = parameter.dimensions else {
-        panic!("three")
-    };
-    let mut all = Vec::new();
-    for at in (0..a).flat_map(|i| (0..b).flat_map(move |j| (0..c).map(move |k| [i, j, k]))) {
-        let own = parameter.dimensions.iter().zip(at);
-        let own: Vec<usize> = own
-            .map(|(&size, at)| if size == 1 { 0 } else { at })
-            .collect();
-        all.push(parameter.tensor[(own[0] * own_b + own[1]) * own_c + own[2]]);
-    }
-    all
-}
-
 fn check_own_sizes<T: DataType>() {
     const INPUT: [usize; 3] = [2, 3, 5];
     let all: [[[usize; 3]; 4]; 5] = [
@@ -72,10 +55,10 @@ fn check_own_sizes<T: DataType>() {
         let layer = Layer::<T, T> {
             shape: INPUT.to_vec(),
             src: src.clone(),
-            gamma: written_out(scale, INPUT),
-            beta: written_out(bias, INPUT),
-            mean: written_out(mean, INPUT),
-            variance: written_out(variance, INPUT),
+            gamma: written_out(scale.dimensions, scale.tensor, INPUT),
+            beta: written_out(bias.dimensions, bias.tensor, INPUT),
+            mean: written_out(mean.dimensions, mean.tensor, INPUT),
+            variance: written_out(variance.dimensions, variance.tensor, INPUT),
         };
         let norm = Norm::Batch(Channels::Broadcast(INPUT.to_vec()));
         let want = layer.compute(norm, Pass::Inference, (true, true), &[]);

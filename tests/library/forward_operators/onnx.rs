@@ -49,6 +49,11 @@ fn batch_norm<T: Element, P: ParamOf<T>>() {
     }
 }
 
+/// A parameter of this shape.
+fn of<'a, T>(shape: &'a [usize], tensor: &'a [T]) -> Parameter<'a, T> {
+    Parameter { shape, tensor }
+}
+
 fn rows<T: ParamOf<T>>() {
     let layer = Layer::<T, T>::random(&[4, 3, 10], 30, 15);
     for b in [true, false] {
@@ -63,8 +68,8 @@ fn rows<T: ParamOf<T>>() {
             let inputs = LayerNormalizationInputs {
                 shape: &layer.shape,
                 x: &layer.src,
-                scale: &layer.gamma,
-                b: b.then_some(&layer.beta),
+                scale: of(&[3, 10], &layer.gamma),
+                b: b.then_some(of(&[3, 10], &layer.beta)),
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
             close(&got.y, &want, Tensor::Dst, &what);
@@ -82,11 +87,80 @@ fn rows<T: ParamOf<T>>() {
         let inputs = RmsNormalizationInputs {
             shape: &layer.shape,
             x: &layer.src,
-            scale: &layer.gamma,
+            scale: of(&[3, 10], &layer.gamma),
         };
         let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
         close(&got, &want, Tensor::Dst, &subject.name);
     }
+}
+
+/// Scale and B of these shapes, with statistics from `axis` on, as the reference has them with a parameter for each
+/// element.
+fn broadcast<T: ParamOf<T>>(axis: i64, scale_shape: &[usize], b_shape: &[usize]) {
+    const SHAPE: [usize; 3] = [2, 3, 5];
+    let mut random = Random::new(16);
+    let mut tensor = |shape: &[usize]| random.vec::<T>(shape.iter().product(), 1.0, 0.5);
+    let (scale, b) = (tensor(scale_shape), tensor(b_shape));
+    let layer = Layer::<T, T> {
+        gamma: written_out(scale_shape, &scale, SHAPE),
+        beta: written_out(b_shape, &b, SHAPE),
+        ..Layer::random(&SHAPE, 0, 17)
+    };
+    let norm = |centered| Norm::Axes {
+        axes: (axis..0).collect(),
+        param_axes: vec![0, 1, 2],
+        centered,
+    };
+    let of_layer = layer.compute(norm(true), Forward::default(), (true, true), &[]);
+    let of_rms = layer.compute(norm(false), Forward::default(), (true, false), &[]);
+    for subject in taking::<T>() {
+        let types = format!("{} on {}", T::DTYPE, subject.name);
+        let what = format!("axis {axis} {scale_shape:?} {b_shape:?} {types}");
+        let op = LayerNormalization {
+            axis,
+            epsilon: EPSILON,
+        };
+        let inputs = LayerNormalizationInputs {
+            shape: &SHAPE,
+            x: &layer.src,
+            scale: of(scale_shape, &scale),
+            b: Some(of(b_shape, &b)),
+        };
+        let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        close(&got.y, &of_layer, Tensor::Dst, &what);
+        close(&got.mean, &of_layer, Tensor::Mean, &what);
+        close_inverse(&got.inv_std_dev, &of_layer, &what);
+        let op = RmsNormalization {
+            axis,
+            epsilon: EPSILON,
+        };
+        let inputs = RmsNormalizationInputs {
+            shape: &SHAPE,
+            x: &layer.src,
+            scale: of(scale_shape, &scale),
+        };
+        let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        close(&got, &of_rms, Tensor::Dst, &what);
+    }
+}
+
+#[test]
+fn scale_and_b_broadcast_each_on_its_own() {
+    let pairs: [[&[usize]; 2]; 8] = [
+        [&[5], &[1, 5]],          // layer norm's own
+        [&[2, 1, 5], &[2, 1, 5]], // each sample's
+        [&[], &[]],
+        [&[3, 1], &[1, 3, 1]],
+        [&[1, 1, 1], &[5]],
+        [&[5], &[3, 1]],
+        [&[2, 1, 1], &[1, 3, 5]],
+        [&[2, 3, 5], &[1]],
+    ];
+    for [scale, b] in pairs {
+        broadcast::<f32>(-1, scale, b);
+        broadcast::<f32>(-2, scale, b);
+    }
+    broadcast::<f16>(-1, &[2, 1, 5], &[2, 1, 1]);
 }
 
 #[test]
@@ -147,13 +221,13 @@ fn operations_are_those_made_by_hand() {
     let want = want.with_epsilon(EPSILON.into());
     same(op(false).operation::<f16, f16, f32>(&[2, 3, 4]), want);
     let op = LayerNormalization::default();
-    let kept = op.operation::<f16>(&[2, 3], false, true);
+    let kept = op.operation::<f16>(&[2, 3], &[3], None, true);
     assert_eq!(size(&kept, Tensor::Variance), Some(8));
     assert_eq!(size(&kept, Tensor::Beta), None);
-    let bare = op.operation::<f16>(&[2, 3], false, false);
+    let bare = op.operation::<f16>(&[2, 3], &[3], None, false);
     assert_eq!(size(&bare, Tensor::Variance), None);
     let op = RmsNormalization::default();
-    let operation = op.operation::<f16, f32>(&[2, 3]);
+    let operation = op.operation::<f16, f32>(&[2, 3], &[3]);
     assert_eq!(size(&operation, Tensor::Gamma), Some(12));
     assert_eq!(size(&operation, Tensor::MeanSquare), None);
     let types = DTypes::from(DType::F16); // statistics in the type of sums
@@ -165,6 +239,125 @@ fn operations_are_those_made_by_hand() {
     want.norm = Norm::Instance { format };
     let op = InstanceNormalization::default();
     same(op.operation::<f16>(&[2, 6, 4]), want);
+}
+
+/// Parameters along exactly the normalized axes make layer or RMS norm, others axes norm.
+#[test]
+fn shapes_choose_the_norm() {
+    let of_rows: [[&[usize]; 2]; 5] = [
+        [&[2, 3, 4], &[4]],
+        [&[2, 3, 4], &[1, 1, 4]],
+        [&[1, 3, 4], &[1, 1, 4]],
+        [&[2, 3, 1], &[]],
+        [&[2, 3, 0], &[0]],
+    ];
+    for [shape, own] in of_rows {
+        let norm = Norm::Layer { begin_axis: -1 };
+        let pass = Forward::default().without_statistics();
+        let want = Operation::new(norm, pass, shape, DType::F32).with_epsilon(1e-5_f32.into());
+        let op = LayerNormalization::default();
+        same(op.operation::<f32>(shape, own, Some(own), false), want);
+        let norm = Norm::Rms { begin_axis: -1 };
+        let want = Operation::new(norm, pass, shape, DType::F32).with_epsilon(1e-5_f32.into());
+        let op = RmsNormalization::default();
+        same(op.operation::<f32, f32>(shape, own), want);
+    }
+    let others: [(&[usize], &[usize], &[i64]); 5] = [
+        (&[2, 3, 4], &[], &[]),
+        (&[2, 3, 4], &[2, 1, 4], &[0, 2]),
+        (&[2, 3, 4], &[3, 4], &[1, 2]),
+        (&[1, 3, 4], &[1, 3, 1], &[1]),
+        (&[0, 3, 4], &[0, 1, 4], &[0, 2]),
+    ];
+    for (shape, own, param_axes) in others {
+        let norm = |centered| Norm::Axes {
+            axes: vec![2],
+            param_axes: param_axes.to_vec(),
+            centered,
+        };
+        let operation = |centered| {
+            let pass = Forward::default();
+            let operation = Operation::new(norm(centered), pass, shape, DType::F32);
+            let operation = operation.with_params(true, false);
+            operation.with_epsilon(1e-5_f32.into())
+        };
+        let op = LayerNormalization::default();
+        same(
+            op.operation::<f32>(shape, own, None, false),
+            operation(true),
+        );
+        let op = RmsNormalization::default();
+        same(op.operation::<f32, f32>(shape, own), operation(false));
+    }
+}
+
+#[test]
+fn a_scale_or_b_that_does_not_broadcast_is_named() {
+    let op = LayerNormalization::default();
+    let rms = RmsNormalization::default();
+    for (shape, own, message) in [
+        (
+            &[2, 3, 4][..],
+            &[3][..],
+            "gamma: expected size 1 or 4 along axis 2, got 3",
+        ),
+        (
+            &[2, 3, 4],
+            &[3, 1, 4],
+            "gamma: expected size 1 or 2 along axis 0, got 3",
+        ),
+        (
+            &[3, 4],
+            &[1, 3, 4],
+            "gamma: expected a rank from 0 to 2, got rank 3",
+        ),
+        (&[], &[4], "src: expected a rank from 1 to 8, got rank 0"),
+        (&[1; 9], &[], "src: expected a rank from 1 to 8, got rank 9"),
+    ] {
+        let error = op.operation::<f32>(shape, own, None, true).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        let error = rms.operation::<f32, f32>(shape, own).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+    let with_b = |b: &[usize]| op.operation::<f32>(&[2, 3], &[3], Some(b), true);
+    assert!(with_b(&[1, 3]).is_ok());
+    for (b, message) in [
+        (&[2][..], "beta: expected size 1 or 3 along axis 1, got 2"),
+        (&[1; 3], "beta: expected a rank from 0 to 2, got rank 3"),
+        (
+            &[2, 1],
+            "beta: expected gamma's sizes, [1, 3], on device buffers (forward expands both), got [2, 1]",
+        ),
+    ] {
+        assert_eq!(with_b(b).unwrap_err().to_string(), message);
+    }
+
+    let gpu = &subjects()[0].gpu;
+    let inputs = LayerNormalizationInputs {
+        shape: &[2, 3],
+        x: &[1.0_f32; 6],
+        scale: of(&[2, 1], &[1.0; 2]),
+        b: Some(of(&[3], &[1.0; 2])),
+    };
+    is_length(block_on(op.forward(gpu, inputs)), "beta", 3, 2);
+    let long = LayerNormalizationInputs {
+        scale: of(&[2, 1], &[1.0; 3]),
+        ..inputs
+    };
+    is_length(block_on(op.forward(gpu, long)), "gamma", 2, 3);
+    let inputs = RmsNormalizationInputs {
+        shape: &[2, 3],
+        x: &[1.0_f32; 6],
+        scale: of(&[2, 1], &[1.0_f32; 3]),
+    };
+    is_length(block_on(rms.forward(gpu, inputs)), "gamma", 2, 3);
+    let empty = LayerNormalizationInputs {
+        shape: &[0, 3],
+        x: &[] as &[f32],
+        scale: of(&[0, 1], &[]),
+        b: Some(of(&[3], &[1.0; 3])),
+    };
+    assert!(block_on(op.forward(gpu, empty)).unwrap().y.is_empty());
 }
 
 #[test]
@@ -207,8 +400,8 @@ fn bad_arguments_are_named() {
     let inputs = LayerNormalizationInputs {
         shape: &[2, 3],
         x: &[1.0_f32; 6],
-        scale: &[1.0; 3],
-        b: Some(&[1.0; 2]),
+        scale: of(&[3], &[1.0; 3]),
+        b: Some(of(&[3], &[1.0; 2])),
     };
     let op = LayerNormalization::default();
     is_length(block_on(op.forward(gpu, inputs)), "beta", 3, 2);
@@ -216,5 +409,9 @@ fn bad_arguments_are_named() {
         axis: -3,
         ..Default::default()
     };
-    is_argument(op.operation::<f32, f32>(&[2, 3]), "begin_norm_axis", &[]);
+    for scale_shape in [&[3][..], &[2, 1]] {
+        let operation = op.operation::<f32, f32>(&[2, 3], scale_shape);
+        let parts = ["an axis from -2 to 1", "got -3"];
+        is_argument(operation, "begin_norm_axis", &parts);
+    }
 }
