@@ -9,6 +9,13 @@ fn load_params(vec4_index: u32) -> Params {
     return Params(gate * params.gamma, gate * params.beta);
 }
 
+// Loads gamma alone, or beta.
+fn load_param(vec4_index: u32, beta: bool) -> real4 {
+    let params = load_params(vec4_index);
+    if beta { return params.beta; }
+    return params.gamma;
+}
+
 fn select_params(f: Params, t: Params, condition: vec4<bool>) -> Params {
     return Params(select(f.gamma, t.gamma, condition), select(f.beta, t.beta, condition));
 }

@@ -12,10 +12,5 @@ fn pack_weights(
 ) {
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.columns + 3u) / 4u { return; }
-    let params = load_params(vec4_index);
-    if of_beta {
-        store_workspace(uniforms.weights + vec4_index, params.beta);
-    } else {
-        store_workspace(uniforms.weights + vec4_index, params.gamma);
-    }
+    store_workspace(uniforms.weights + vec4_index, load_param(vec4_index, of_beta));
 }

@@ -182,7 +182,9 @@ impl Planner<'_> {
         let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
         let threads_per_row =
             (1u64 << threads_per_row.ilog2()).min(width_vectors.next_power_of_two());
-        let most = most_vectors(tuning.channels_last_vec4s.min(MOST_VEC4S), vector_vec4s);
+        // Twice as many as in channels last: a row's parameters are loaded for each of them.
+        let vec4s = (2 * tuning.channels_last_vec4s).min(MOST_VEC4S);
+        let most = most_vectors(vec4s, vector_vec4s);
         let column_tiles = div_ceil(width_vectors, threads_per_row * most);
         Division {
             workgroup_size,
