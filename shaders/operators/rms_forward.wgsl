@@ -69,6 +69,11 @@ fn store_row(row: u32, coefficients: Coefficients) {
     store_one_mean_square(row, coefficients.mean_square.x);
 }
 
+// Writes those of four columns.
+fn store_columns(vec4_index: u32, coefficients: Coefficients) {
+    store_first_mean_square(vec4_index, coefficients.mean_square, 4u);
+}
+
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     if residual_after { return Element(inputs.src, inputs.residual); }
     return Element(inputs.src + inputs.residual, real4());

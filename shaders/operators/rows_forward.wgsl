@@ -73,6 +73,12 @@ fn store_row(row: u32, coefficients: Coefficients) {
     store_one_variance(row, coefficients.variance.x);
 }
 
+// Writes those of four columns.
+fn store_columns(vec4_index: u32, coefficients: Coefficients) {
+    store_first_mean(vec4_index, coefficients.shift + coefficients.delta, 4u);
+    store_first_variance(vec4_index, coefficients.variance, 4u);
+}
+
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     if residual_after { return Element(inputs.src, inputs.residual); }
     return Element(inputs.src + inputs.residual, real4());

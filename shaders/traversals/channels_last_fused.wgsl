@@ -58,7 +58,7 @@ fn channels_last_fused(
 
     for (var k = 0u; k < vector_vec4s; k++) {
         let vec4_index = column * vector_vec4s + k;
-        let total = sum_of_thread_rows(local, sums[k]);
+        let total = sum_of_thread_rows(local, uniforms.threads_per_row, sums[k]);
         if thread_row == 0u && own < width { store_results(vec4_index, total, 4u, scalars()); }
         coefficients[k] = with_sums(coefficients[k], total, scalars());
     }

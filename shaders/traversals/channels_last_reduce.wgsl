@@ -89,7 +89,7 @@ fn channels_last_reduce(
     for (var p = 0u; p < column_vectors; p++) {
         let column = first + p * uniforms.threads_per_row;
         for (var k = 0u; k < vector_vec4s; k++) {
-            sums[p][k] = sum_of_thread_rows(local, sums[p][k]);
+            sums[p][k] = sum_of_thread_rows(local, uniforms.threads_per_row, sums[p][k]);
             if !by_channel && thread_row == 0u && column < uniforms.end_vector {
                 store_columns(batch, split, vector_elements * column + 4u * k, sums[p][k]);
             }

@@ -403,7 +403,7 @@ impl Body {
                 kernel,
                 PackStatistics | ChannelsFirstApply | ChannelsLastApply
             ),
-            Self::RowsForward => kernel == RowsFused,
+            Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
             Self::RmsForward => {
                 matches!(
                     kernel,
@@ -413,6 +413,7 @@ impl Body {
                         | RowsApply
                         | RowsFused
                         | ColumnsApply
+                        | ColumnsFused
                         | Finish
                 )
             }

@@ -66,7 +66,7 @@
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
 //!   `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
 //!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
-//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
+//! * Private arrays have `column_vectors` (or `held_rows`) vectors of `vector_vec4s` vec4s and are indexed below these.
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. Those return
@@ -84,6 +84,7 @@ mod channels_last_apply;
 mod channels_last_fused;
 mod channels_last_reduce;
 mod columns_apply;
+mod columns_fused;
 mod columns_reduce;
 mod combine_groups;
 mod describe;
@@ -114,6 +115,7 @@ pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniform
 pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
 pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
 pub(crate) use columns_apply::{ColumnsApply, ColumnsApplyUniforms};
+pub(crate) use columns_fused::{ColumnsFused, ColumnsFusedUniforms};
 pub(crate) use columns_reduce::{ColumnsReduce, ColumnsReduceUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 pub(crate) use describe::Constant;
@@ -155,6 +157,7 @@ pub(crate) enum Kernel {
     RowsApply,
     ColumnsReduce,
     ColumnsApply,
+    ColumnsFused,
 }
 
 /// A kernel's description, whatever its constants.
@@ -208,7 +211,7 @@ pub(crate) trait Describe: Constants {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ChannelsFirstReduce,
@@ -225,6 +228,7 @@ impl Kernel {
         Self::RowsApply,
         Self::ColumnsReduce,
         Self::ColumnsApply,
+        Self::ColumnsFused,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -245,6 +249,7 @@ impl Kernel {
             Self::RowsApply => &rows_apply::ENTRY,
             Self::ColumnsReduce => &columns_reduce::ENTRY,
             Self::ColumnsApply => &columns_apply::ENTRY,
+            Self::ColumnsFused => &columns_fused::ENTRY,
         }
     }
 }

@@ -172,7 +172,7 @@ impl Planner<'_> {
         let split = self.split_rows(problem, direct);
         let stats = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, workspace)?;
+        let (params, pack) = self.row_params(tensors, 0, workspace)?;
         dispatches.extend(pack);
         let reduced = self.rows_reduce(&split, tensors, stats, params, workspace)?;
         dispatches.extend(reduced.dispatches);

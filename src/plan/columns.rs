@@ -15,28 +15,28 @@ use super::workspace::{Region, Workspace};
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, div_ceil, most_vectors, word,
 };
-use crate::Error;
 use crate::kernels::{
     BatchTiles, ColumnsApply, ColumnsApplyUniforms, ColumnsReduce, ColumnsReduceUniforms, TileRange,
 };
+use crate::{Algorithm, Error};
 
 /// The most vec4s of a row that an invocation has.
 const MOST_VEC4S: u32 = 16;
 
 /// How workgroups divide rows, and how many rows a tile has.
-struct Division {
-    workgroup_size: u32,
-    threads_per_row: u64,
-    vector_vec4s: u64,
-    width_vectors: u64,
-    column_vectors: u64,
-    column_tiles: u64,
-    tile_rows: u64,
+pub(super) struct Division {
+    pub workgroup_size: u32,
+    pub threads_per_row: u64,
+    pub vector_vec4s: u64,
+    pub width_vectors: u64,
+    pub column_vectors: u64,
+    pub column_tiles: u64,
+    pub tile_rows: u64,
 }
 
 impl Division {
     /// Rows that a workgroup does at once.
-    fn at_once(&self) -> u64 {
+    pub fn at_once(&self) -> u64 {
         u64::from(self.workgroup_size) / self.threads_per_row
     }
 
@@ -96,8 +96,12 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
         let algorithm = self.choose_columns(of, tensors)?;
-        let stats = workspace.reserve(of.statistics())?;
         let empty = problem.axes.elements() == 0;
+        if !empty && algorithm == Algorithm::ColumnsInRegisters {
+            let dispatches = self.columns_fused(of, tensors, problem.scalars(), workspace)?;
+            return Ok(Slice::whole(algorithm, dispatches));
+        }
+        let stats = workspace.reserve(of.statistics())?;
         let derived = Derived {
             means: (!empty).then_some(stats),
             ..problem.derived(tensors)
@@ -110,7 +114,7 @@ impl Planner<'_> {
             };
             return Ok(Slice::whole(algorithm, dispatches));
         }
-        let (params, mut dispatches) = self.row_params(tensors, workspace)?;
+        let (params, mut dispatches) = self.row_params(tensors, 0, workspace)?;
         let (reduce, partials) =
             self.channels_last_reduce(&of.layout(), tensors, stats, workspace)?;
         dispatches.extend(reduce);
@@ -140,7 +144,7 @@ impl Planner<'_> {
         let stats = workspace.reserve(of.statistics())?;
         let means = workspace.reserve(of.statistics())?;
         let mut dispatches = self.pack_statistics(tensors, &[], problem.epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, workspace)?;
+        let (params, pack) = self.row_params(tensors, 0, workspace)?;
         dispatches.extend(pack);
 
         let division = self.divide_for_sums(of);
@@ -371,7 +375,7 @@ impl Planner<'_> {
     }
 
     /// A dispatch for each window, which begins with a tile of rows.
-    fn over_columns(
+    pub(super) fn over_columns(
         &self,
         of: &ByColumn,
         tensors: &Tensors,

@@ -9,7 +9,6 @@ use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
 use super::{Dispatch, Phases, Planner};
-use crate::kernels::Body;
 use crate::{Algorithm, Error};
 
 impl Planner<'_> {
@@ -100,13 +99,7 @@ impl Planner<'_> {
 
     /// Forward over rows: in one reading where rows fit registers; else statistics, then the elementwise pass.
     fn rows_forward(&self, problem: &Problem, workspace: &mut Workspace) -> Result<Slice, Error> {
-        let in_registers = Self {
-            body: match self.body {
-                Body::Forward => Body::RowsForward,
-                body => body,
-            },
-            ..*self
-        };
+        let in_registers = self.in_registers();
         let tensors = problem.tensors();
         let by_row = problem.axes.by_row();
         let rows = RowsOf {
@@ -153,7 +146,7 @@ impl Planner<'_> {
         } = problem;
         let layout = Layout::from(*by_row);
         let stats = workspace.reserve(by_row.channels.into())?;
-        let (params, mut dispatches) = self.row_params(tensors, workspace)?;
+        let (params, mut dispatches) = self.row_params(tensors, 0, workspace)?;
         let (reduce, partials) =
             self.reduce_statistics(true, &layout, tensors, stats, workspace)?;
         dispatches.extend(reduce);

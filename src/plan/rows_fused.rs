@@ -69,7 +69,7 @@ impl Planner<'_> {
 
     /// The most vec4s of a row that an invocation holds. For each element a gradient holds diff_dst and x̂, a forward
     /// pass only x, and so twice as many vec4s in the same registers, unless it also holds a residual.
-    fn row_vec4s(&self) -> u32 {
+    pub(super) fn row_vec4s(&self) -> u32 {
         let of_gradient = self.profile.tuning.row_vec4s;
         match self.body.is_gradient() || self.epilogue.residual {
             true => of_gradient,

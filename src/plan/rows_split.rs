@@ -293,15 +293,16 @@ impl Planner<'_> {
     }
 
     /// The locations of gamma and beta for the kernels over split rows, and the dispatches that copy them to the
-    /// workspace if they have to be there.
+    /// workspace if they have to be there. A kernel binds `results` other tensors.
     pub fn row_params(
         &self,
         tensors: &Tensors,
+        results: usize,
         workspace: &mut Workspace,
     ) -> Result<(RowParams, Vec<Dispatch>), Error> {
         // Besides them the elementwise pass binds the workspace, and the tensors that it reads and writes element by
         // element.
-        let others = 1 + tensors.inputs.len() + tensors.outputs.len();
+        let others = 1 + tensors.inputs.len() + tensors.outputs.len() + results;
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
         if bound {
             let params = RowParams {

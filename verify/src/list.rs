@@ -76,6 +76,11 @@ axes_norm_{backward,forward}/2x9x1152/along_0-2/over_2/{f16,f32/uncentered/relu}
 axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1,129x40/over_0/along_0}/{f32,bf16-f32/uncentered,f64}/columns_read_twice/{gpu,software,tiny}
 axes_norm_{backward,forward}/{5x17x1040/over_1/along_0-1,3x1000x4/over_1/along_1}/{f32/silu,f16,f64/uncentered,f32/zero_centered_gamma}/columns_read_twice/{software,max_storage_buffers=4}
 axes_norm_{backward,forward}/2x600x128/over_1/along_1/{f32,bf16-f32}/columns_read_twice/max_binding=131072
+axes_norm_forward/{7x37x64/over_1/along_1,3x60x12/over_1/along_0-1,50x1040/over_0/along_0}/{f32,bf16-f32/uncentered,f64,f16}/columns_in_registers/{gpu,software}
+axes_norm_forward/{5x300x24/over_1/along_1,2x129x20/over_1/along_0-1}/{f32/silu,bf16/uncentered/gate/residual,f32/zero_centered_gamma/residual,f16/no_gamma}/columns_in_registers/gpu
+axes_norm_forward/3x40x44/over_1/along_1/uncentered/{f32,bf16/gate}/columns_in_registers/gpu/max_storage_buffers=4
+axes_norm_forward/6x64x128/over_1/along_1/f32/columns_in_registers/gpu/max_binding=131072
+axes_norm_forward/7x37x64/over_1/along_1/f32/{huge_mean,vast,equal,wide}/columns_in_registers/gpu
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
 axes_norm_forward/{3x7x192/along_0-2/over_2,23x101,6x191/uncentered}/residual/{f32,bf16-f32,f64}/{rows_in_registers,rows_read_twice,rows_read_twice/max_storage_buffers=4}

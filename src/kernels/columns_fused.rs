@@ -1,0 +1,68 @@
+//! The whole forward pass over columns.
+
+use super::describe::{Constants, Uniform, constants, uniforms};
+use super::files::file;
+use super::shared_uniforms::{BatchTiles, Scalars};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+
+constants! {
+    struct ColumnsFused {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// Vectors of a row that each of them has: one.
+        column_vectors: u32,
+        /// Rows that each of them holds.
+        held_rows: u32,
+        vector_vec4s: u32,
+        /// gamma is given.
+        scaled: bool,
+        /// beta is given.
+        offset: bool,
+        /// gamma and beta are in the workspace.
+        weighted: bool,
+        /// Each batch has parameters of its own.
+        of_samples: bool,
+        /// Several invocations have the same columns.
+        add_thread_rows: bool,
+    }
+}
+
+uniforms! {
+    struct ColumnsFusedUniforms {
+        tiles: BatchTiles,
+        /// The length of the statistics: columns of all batches.
+        columns: u32,
+        scalars: Scalars,
+    }
+}
+
+impl Describe for ColumnsFused {
+    const KERNEL: Kernel = Kernel::ColumnsFused;
+    type Uniforms = ColumnsFusedUniforms;
+
+    fn iterations(&self, body: Body, _: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let of_a_vector = of_a_vector(self.vector_vec4s, false);
+        let held = u64::from(self.held_rows);
+        let tree = tree(workgroup_size / u64::from(self.threads_per_row.max(1)));
+        let again = body.row_reductions() - 1;
+        let of_sums = 1 + tree + again * (1 + held + tree);
+        of_a_vector
+            + held * of_a_vector
+            + u64::from(self.vector_vec4s) * of_sums
+            + of_a_vector
+            + held * of_a_vector
+    }
+
+    fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
+        self.held_rows.into()
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "columns_fused",
+    file: file!("traversals/columns_fused"),
+    constants: ColumnsFused::SAMPLES,
+    uniforms: ColumnsFusedUniforms::KIND,
+    statistics_length: "columns",
+    gamma_length: "parameters",
+};

@@ -1,0 +1,147 @@
+//! A forward pass over columns in one reading, where registers hold them.
+
+use super::axes::ByColumn;
+use super::columns::Division;
+use super::rows::vectors_held;
+use super::tensors::Tensors;
+use super::workspace::{Region, Workspace};
+use super::{Binding, Dispatch, Planner, div_ceil, most_vectors, word};
+use crate::Error;
+use crate::kernels::{Body, ColumnsFused, ColumnsFusedUniforms, Scalars};
+
+/// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory.
+const FEWEST_VEC4S: u64 = 4;
+
+impl Planner<'_> {
+    /// The planner with the body that computes statistics of what registers hold.
+    pub(super) fn in_registers(&self) -> Self {
+        Self {
+            body: match self.body {
+                Body::Forward => Body::RowsForward,
+                body => body,
+            },
+            ..*self
+        }
+    }
+
+    /// Why a workgroup's registers cannot hold columns, if they cannot.
+    pub fn columns_in_registers_unsupported_reason(
+        &self,
+        of: &ByColumn,
+        tensors: &Tensors,
+    ) -> Option<String> {
+        if self.body.is_gradient() {
+            return Some("it is a gradient".to_owned());
+        }
+        if !of.columns.is_multiple_of(4) {
+            return Some("rows begin inside a vec4".to_owned());
+        }
+        if u64::from(of.rows) * u64::from(of.columns) > self.held_unit() {
+            return Some("a batch is larger than a binding".to_owned());
+        }
+        if self.columns_held(of).is_none() {
+            return Some(format!(
+                "{} elements of a column are more than a workgroup's registers hold",
+                of.rows
+            ));
+        }
+        let tensors = 1 + tensors.inputs.len() + tensors.outputs.len() + tensors.results.len();
+        self.more_bindings_than_allowed(tensors)
+    }
+
+    /// How workgroups hold columns, and the rows that an invocation holds: the widest pieces of rows with which
+    /// registers hold all rows.
+    fn columns_held(&self, of: &ByColumn) -> Option<(Division, u64)> {
+        let tuning = &self.profile.tuning;
+        let planner = self.in_registers();
+        let sizes = [tuning.workgroup, tuning.fused_workgroup].map(|size| planner.workgroup(size));
+        let mut vector_vec4s = u64::from(self.vector_vec4s(of.columns.into()));
+        if u64::from(sizes[0]) * vector_vec4s < FEWEST_VEC4S {
+            vector_vec4s = 1;
+        }
+        let width_vectors = div_ceil(of.columns.into(), 4 * vector_vec4s).max(1);
+        let most = most_vectors(planner.row_vec4s(), vector_vec4s);
+        let widest = u64::from(tuning.channels_last_threads.max(1));
+        let mut threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
+        let fewest = div_ceil(FEWEST_VEC4S, vector_vec4s).min(threads_per_row);
+        while threads_per_row >= fewest {
+            for size in sizes.map(u64::from) {
+                let at_once = size / threads_per_row.min(size);
+                let held = vectors_held(of.rows.into(), at_once, most);
+                if held <= most && threads_per_row <= size {
+                    let division = Division {
+                        workgroup_size: word(size),
+                        threads_per_row,
+                        vector_vec4s,
+                        width_vectors,
+                        column_vectors: 1,
+                        column_tiles: div_ceil(width_vectors, threads_per_row),
+                        tile_rows: of.rows.into(),
+                    };
+                    return Some((division, held));
+                }
+            }
+            threads_per_row /= 2;
+        }
+        None
+    }
+
+    /// The whole pass.
+    pub(super) fn columns_fused(
+        &self,
+        of: &ByColumn,
+        tensors: &Tensors,
+        scalars: Scalars,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let Some((division, held_rows)) = self.columns_held(of) else {
+            return Ok(vec![]); // not chosen
+        };
+        let planner = self.in_registers();
+        let (params, mut dispatches) =
+            planner.row_params(tensors, tensors.results.len(), workspace)?;
+        let kernel = ColumnsFused {
+            threads_per_row: word(division.threads_per_row),
+            column_vectors: 1,
+            held_rows: word(held_rows),
+            vector_vec4s: word(division.vector_vec4s),
+            scaled: params.is_scaled(),
+            offset: params.is_offset(),
+            weighted: params.weighted(),
+            of_samples: of.of_samples,
+            add_thread_rows: division.at_once() > 1,
+        };
+        let nowhere = Region { first: 0 };
+        let fused = planner.over_columns(
+            of,
+            tensors,
+            &division,
+            nowhere,
+            params,
+            |window, tiles, workgroups| {
+                let inputs = tensors.inputs.iter();
+                let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
+                bindings.extend(params.bindings());
+                if params.weighted() {
+                    bindings.push(Binding::workspace());
+                }
+                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+                bindings.extend(tensors.result_bindings());
+                let uniforms = ColumnsFusedUniforms {
+                    tiles,
+                    columns: word(of.statistics()),
+                    scalars,
+                };
+                planner.dispatch(
+                    kernel,
+                    division.workgroup_size,
+                    bindings,
+                    &uniforms,
+                    workgroups,
+                )
+            },
+        )?;
+        dispatches.extend(fused);
+        Ok(dispatches)
+    }
+}
