@@ -121,7 +121,7 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
 }
 
 // For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the row, and
-// `next_reduction` before they are taken again. `store_row` writes its statistics, `store_columns` those of columns; `record_of_row` is the record from
+// `next_reduction` before they are taken again. `store_row` writes its statistics, `store_statistics` those of columns; `record_of_row` is the record from
 // which another dispatch writes them.
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return coefficients;
@@ -133,7 +133,7 @@ fn next_reduction(coefficients: Coefficients) -> Coefficients {
 
 fn store_row(row: u32, coefficients: Coefficients) {}
 
-fn store_columns(vec4_index: u32, coefficients: Coefficients) {}
+fn store_statistics(vec4_index: u32, coefficients: Coefficients) {}
 
 fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
     return real4();

@@ -70,7 +70,7 @@ fn store_row(row: u32, coefficients: Coefficients) {
 }
 
 // Writes those of four columns.
-fn store_columns(vec4_index: u32, coefficients: Coefficients) {
+fn store_statistics(vec4_index: u32, coefficients: Coefficients) {
     store_first_mean_square(vec4_index, coefficients.mean_square, 4u);
 }
 

@@ -74,7 +74,7 @@ fn store_row(row: u32, coefficients: Coefficients) {
 }
 
 // Writes those of four columns.
-fn store_columns(vec4_index: u32, coefficients: Coefficients) {
+fn store_statistics(vec4_index: u32, coefficients: Coefficients) {
     store_first_mean(vec4_index, coefficients.shift + coefficients.delta, 4u);
     store_first_variance(vec4_index, coefficients.variance, 4u);
 }

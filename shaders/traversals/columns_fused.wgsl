@@ -57,7 +57,7 @@ fn columns_fused(
     if own_vector(tile, local, 0u) >= uniforms.width_vectors { return; }
     if thread_row == 0u {
         for (var k = 0u; k < vector_vec4s; k++) {
-            store_columns((batch * uniforms.width_vectors + vector) * vector_vec4s + k, coefficients[k]);
+            store_statistics((batch * uniforms.width_vectors + vector) * vector_vec4s + k, coefficients[k]);
         }
     }
     for (var p = 0u; p < held_rows; p++) {

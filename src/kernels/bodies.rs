@@ -354,7 +354,7 @@ impl Body {
     pub fn fits(self, kernel: Kernel) -> bool {
         use Kernel::*;
         match self {
-            Self::Gradient => !matches!(kernel, CombineGroups | FlatApply),
+            Self::Gradient => !matches!(kernel, CombineGroups | FlatApply | ColumnsFused),
             Self::UncenteredGradient => {
                 Self::RmsGradient.fits(kernel) || matches!(kernel, ColumnsReduce | ColumnsApply)
             }

@@ -141,9 +141,30 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         (&[32, 64, 35, 35], DataFormat::Ncx),
         (&[8, 64, 64, 256], DataFormat::Nxc),
     ];
+    // Layer norm over channels, and adaptive layer norm with a gate.
+    let axes_norm = |(shape, axis, param_axes, gate): (&[usize], i64, &[i64], bool)| {
+        let norm = Norm::Axes {
+            axes: vec![axis],
+            param_axes: param_axes.to_vec(),
+            centered: true,
+        };
+        [backward, Forward::default().into()].map(|pass| {
+            let operation = Operation::new(norm.clone(), pass, shape, types).with_gate(gate);
+            let what = format!("{} {shape:?} over {axis}", operation.name());
+            (what, operation.planned(profile).unwrap())
+        })
+    };
+    let axes_norms = [
+        (&[64, 96, 3136][..], 1, &[1][..], false),
+        (&[64, 384, 196], 1, &[1], false),
+        (&[16, 2048, 1024], 1, &[0, 1], false),
+        (&[32, 256, 1024], 2, &[0, 2], true),
+        (&[32, 256, 8192], 2, &[0, 2], true),
+    ];
     batch_norms
         .chain(over_rows)
         .chain(with_few_bindings)
         .chain(group_norms.into_iter().flat_map(group_norm))
+        .chain(axes_norms.into_iter().flat_map(axes_norm))
         .collect()
 }
