@@ -38,7 +38,7 @@ pub enum Through {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParamGrads {
-    /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
+    /// `diff_gamma` and `diff_beta`, with a gate `diff_gate`; gamma scales `diff_src`.
     #[default]
     Both,
     /// No parameter gradients, and diff_src **ignores a given gamma**: oneDNN Graph's rule for batch norm if neither

@@ -121,7 +121,7 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
 }
 
 // For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the row, and
-// `next_reduction` before they are taken again. `store_row` writes its statistics, `store_statistics` those of columns; `record_of_row` is the record from
+// `next_reduction` before they are taken again. `store_row` writes a row's statistics, `store_statistics` those of four columns; `record_of_row` is the record from
 // which another dispatch writes them.
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return coefficients;

@@ -1,7 +1,7 @@
 // The gradient of batch norm, of group norm and of layer norm, four elements at a time. If an activation follows the
 // layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
-// x̂ = (src − mean) · r. With a gate, gamma and beta are those times the gate. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
+// x̂ = (src − mean) · r. With a gate, gamma and beta stand for gate · gamma and gate · beta. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean. Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
 
 #import records, activation, inverse_deviation

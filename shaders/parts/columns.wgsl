@@ -1,4 +1,4 @@
-// Shared by columns_reduce and columns_apply, for norms over an axis that is not the last one. src is `batches` of
+// Shared by columns_reduce, columns_apply and columns_fused, for norms over an axis that is not the last one. src is `batches` of
 // `rows` rows. Statistics belong to a column of a batch; gamma and beta belong to a row, which all batches share, or
 // with parameters of samples each batch has its own. A tile is some rows of a batch by `threads_per_row` ·
 // `column_vectors` vectors of columns. Every row begins at a vector.

@@ -26,9 +26,8 @@ fn pack_statistics(
             let channel = 4u * vec4_index + i;
             var record = record_of_channel(statistic_of(channel), parameter_of(channel), uniforms.epsilon);
             if again || of_statistics {
-                var known = uniforms.known + channel;
-                if of_statistics { known = uniforms.known + statistic_of(channel); }
-                let coefficients = coefficients_of(splat(load_workspace(known)));
+                let known = select(channel, statistic_of(channel), of_statistics);
+                let coefficients = coefficients_of(splat(load_workspace(uniforms.known + known)));
                 record = record_of_coefficients(with_params(coefficients, params_of(parameter_of(channel))), 0u);
             }
             store_workspace(uniforms.stats + channel, record);

@@ -51,6 +51,7 @@
 //!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, partial sum);
 //!   weights by vec4 of columns;
+//!   the records that `pack_statistics` spreads by statistic, which is below `statistics`;
 //!   subtotals by (subtotal, vec4 of channels).
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both additions are modulo 2³², and their

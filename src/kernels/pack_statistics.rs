@@ -9,7 +9,7 @@ constants! {
     struct PackStatistics {
         /// The channels' records are there, and lack only gamma and beta.
         again: bool,
-        /// The records of what shares statistics are there.
+        /// There is a record of each statistic.
         of_statistics: bool,
         /// Channels that share statistics or parameters are not side by side.
         mixed: bool,

@@ -1,7 +1,7 @@
 //! The arguments and results of layers in host memory: the same types for all layers.
 
 use crate::call::Results;
-use crate::{Element, RunningUpdate, Tensor};
+use crate::{Element, Error, RunningUpdate, Tensor};
 
 /// The parameters that a layer is given.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,8 @@ pub(crate) struct Params<'a, P> {
     pub gamma: Option<&'a [P]>,
     pub beta: Option<&'a [P]>,
     pub gate: Option<&'a [P]>,
+    /// Whether a gate of another type was set before gamma and beta.
+    misplaced_gate: bool,
 }
 
 impl<'a, P> Params<'a, P> {
@@ -17,6 +19,27 @@ impl<'a, P> Params<'a, P> {
             gamma,
             beta,
             gate: None,
+            misplaced_gate: false,
+        }
+    }
+
+    /// gamma and beta of another type.
+    const fn replaced<Q>(&self, gamma: Option<&'a [Q]>, beta: Option<&'a [Q]>) -> Params<'a, Q> {
+        Params {
+            misplaced_gate: self.gate.is_some(),
+            ..Params::new(gamma, beta)
+        }
+    }
+
+    /// An error if a gate was set that has no effect.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.misplaced_gate {
+            true => Err(Error::argument(
+                Tensor::Gate.name(),
+                "one set after params, whose element type it has",
+                "one set before",
+            )),
+            false => Ok(()),
         }
     }
 }
@@ -64,7 +87,7 @@ impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
         ForwardArgs {
             shape: self.shape,
             src: self.src,
-            params: Params::new(gamma, beta),
+            params: self.params.replaced(gamma, beta),
             residual: self.residual,
             keep_statistics: self.keep_statistics,
             running: self.running,
@@ -134,7 +157,7 @@ pub struct Output<T, S> {
     /// src + residual, if a residual is added before the layer. It is the src of the gradient, whose diff_src is the
     /// gradient of both.
     pub sum: Option<Vec<T>>,
-    /// The tensors that the gradient needs beside src, diff_dst, gamma and beta.
+    /// The tensors that the gradient needs beside src, diff_dst and the parameters.
     pub saved: Saved<S>,
 }
 
@@ -303,7 +326,7 @@ impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
             shape: self.shape,
             src: self.src,
             statistics: self.statistics,
-            params: Params::new(gamma, beta),
+            params: self.params.replaced(gamma, beta),
             residual: self.residual,
         }
     }
@@ -362,7 +385,8 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
 }
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
-    /// Sets the gamma and beta of the forward pass. Give both: the gradient of an activation depends on beta.
+    /// Sets the gamma and beta of the forward pass. Give both: the gradients of an activation and of a gate depend on
+    /// beta.
     #[must_use]
     pub fn params<Q>(
         self,
@@ -374,7 +398,7 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
             src: self.src,
             diff_dst: self.diff_dst,
             saved: self.saved,
-            params: Params::new(gamma, beta),
+            params: self.params.replaced(gamma, beta),
         }
     }
 

@@ -55,7 +55,7 @@ setters! {
     epsilon: f64,
     /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
     zero_centered_gamma: bool,
-    /// Sets which parameter gradients are computed if gamma or beta is given.
+    /// Sets which parameter gradients are computed if gamma, beta or a gate is given.
     param_grads: ParamGrads,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,

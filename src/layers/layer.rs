@@ -100,7 +100,9 @@ impl Layer {
             None => Residual::None,
         };
         let operation = self.operation::<T, P>(self.backward, args.shape, args.params, residual);
-        let Params { gamma, beta, gate } = args.params;
+        let Params {
+            gamma, beta, gate, ..
+        } = args.params;
         let mut bound = operation.bound().into_iter();
         let reads_beta = bound.any(|slot| slot.tensor == Tensor::Beta);
         if let Some(beta) = beta.filter(|_| !reads_beta) {
@@ -125,6 +127,7 @@ impl Layer {
         gpu: &GpuContext,
         args: ForwardArgs<'_, T, P>,
     ) -> Result<Output<T, T::Sum>, Error> {
+        args.params.check()?;
         let results = self.forward_call(&args).run::<T, P, T::Sum>(gpu).await?;
         Ok(Output::new(results, args.running))
     }
@@ -134,6 +137,7 @@ impl Layer {
         gpu: &GpuContext,
         args: InferenceArgs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
+        args.params.check()?;
         let mut results = self.inference_call(&args).run::<T, P, T::Sum>(gpu).await?;
         Ok(results.dst())
     }
@@ -143,6 +147,7 @@ impl Layer {
         gpu: &GpuContext,
         args: BackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
+        args.params.check()?;
         let call = self.backward_call(&args)?;
         Ok(call.run::<T, P, T::Sum>(gpu).await?.grads())
     }

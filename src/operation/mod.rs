@@ -398,7 +398,7 @@ impl Operation {
         let expected = match self.gate {
             true if !self.norm.has_gate() => "none, because only axes norm has a gate",
             true if self.epilogue.activation != Activation::None => "none before an activation",
-            true if ignored => "none where gamma is ignored (ParamGrads::Neither)",
+            true if ignored => "none where gamma is ignored",
             _ => return Ok(()),
         };
         Err(Error::argument(Tensor::Gate.name(), expected, "one"))

@@ -5,7 +5,7 @@ use crate::{DataFormat, Error, Tensor, geometry};
 /// A normalization layer.
 ///
 /// A layer's *statistics* are the mean and the biased variance of the elements that are normalized together, or for RMS
-/// norm the mean of their squares. Its *parameters* are gamma and beta.
+/// norm the mean of their squares. Its *parameters* are gamma, beta and the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Norm {

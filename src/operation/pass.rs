@@ -70,7 +70,8 @@ pub struct Backward {
     /// Whether the gradient flows through the statistics. For batch norm they may be constants.
     pub through: Through,
     /// Which parameter gradients are computed. Without gamma, batch, group and instance norm still compute both, but
-    /// layer and RMS norm compute none. Axes norm computes none without gamma and beta.
+    /// layer and RMS norm compute none. Axes norm computes those of gamma and beta if it has one of them, and the gate's if
+    /// it has a gate.
     pub param_grads: ParamGrads,
 }
 

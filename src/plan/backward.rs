@@ -5,6 +5,7 @@ use super::finish::{Derived, Partials, Route};
 use super::passes::{Slice, in_phases};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
+use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Phases, Planner, word};
@@ -172,7 +173,7 @@ impl Planner<'_> {
         let split = self.split_rows(problem, direct);
         let stats = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, 0, workspace)?;
+        let (params, pack) = self.row_params(tensors, elementwise(tensors), workspace)?;
         dispatches.extend(pack);
         let reduced = self.rows_reduce(&split, tensors, stats, params, workspace)?;
         dispatches.extend(reduced.dispatches);

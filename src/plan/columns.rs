@@ -8,7 +8,7 @@ use super::finish::{Derived, Partials, Route};
 use super::passes::Slice;
 use super::problem::Problem;
 use super::rounds::RunningSums;
-use super::rows_split::{RowParams, THREADS_PER_PARTIAL};
+use super::rows_split::{RowParams, THREADS_PER_PARTIAL, elementwise};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Region, Workspace};
@@ -97,8 +97,10 @@ impl Planner<'_> {
     ) -> Result<Slice, Error> {
         let algorithm = self.choose_columns(of, tensors)?;
         let empty = problem.axes.elements() == 0;
-        if !empty && algorithm == Algorithm::ColumnsInRegisters {
-            let dispatches = self.columns_fused(of, tensors, problem.scalars(), workspace)?;
+        let held = self.columns_held(of);
+        let held = held.filter(|_| !empty && algorithm == Algorithm::ColumnsInRegisters);
+        if let Some(held) = held {
+            let dispatches = self.columns_fused(of, held, tensors, problem.scalars(), workspace)?;
             return Ok(Slice::whole(algorithm, dispatches));
         }
         let stats = workspace.reserve(of.statistics())?;
@@ -114,7 +116,7 @@ impl Planner<'_> {
             };
             return Ok(Slice::whole(algorithm, dispatches));
         }
-        let (params, mut dispatches) = self.row_params(tensors, 0, workspace)?;
+        let (params, mut dispatches) = self.row_params(tensors, elementwise(tensors), workspace)?;
         let (reduce, partials) =
             self.channels_last_reduce(&of.layout(), tensors, stats, workspace)?;
         dispatches.extend(reduce);
@@ -144,7 +146,7 @@ impl Planner<'_> {
         let stats = workspace.reserve(of.statistics())?;
         let means = workspace.reserve(of.statistics())?;
         let mut dispatches = self.pack_statistics(tensors, &[], problem.epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, 0, workspace)?;
+        let (params, pack) = self.row_params(tensors, elementwise(tensors), workspace)?;
         dispatches.extend(pack);
 
         let division = self.divide_for_sums(of);

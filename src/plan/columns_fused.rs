@@ -12,6 +12,11 @@ use crate::kernels::{Body, ColumnsFused, ColumnsFusedUniforms, Scalars};
 /// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory.
 const FEWEST_VEC4S: u64 = 4;
 
+/// The tensors that the kernel binds besides gamma, beta and gate.
+fn bound_besides_params(tensors: &Tensors) -> usize {
+    tensors.inputs.len() + tensors.outputs.len() + tensors.results.len()
+}
+
 impl Planner<'_> {
     /// The planner with the body that computes statistics of what registers hold.
     pub(super) fn in_registers(&self) -> Self {
@@ -36,8 +41,9 @@ impl Planner<'_> {
         if !of.columns.is_multiple_of(4) {
             return Some("rows begin inside a vec4".to_owned());
         }
-        if u64::from(of.rows) * u64::from(of.columns) > self.held_unit() {
-            return Some("a batch is larger than a binding".to_owned());
+        let batch = u64::from(of.rows) * u64::from(of.columns) * self.data.size();
+        if batch + 2 * self.profile.alignment.max(256) > self.profile.window_limit().1 {
+            return Some(format!("{batch} bytes of a batch do not fit one binding"));
         }
         if self.columns_held(of).is_none() {
             return Some(format!(
@@ -45,13 +51,13 @@ impl Planner<'_> {
                 of.rows
             ));
         }
-        let tensors = 1 + tensors.inputs.len() + tensors.outputs.len() + tensors.results.len();
-        self.more_bindings_than_allowed(tensors)
+        let workspace = usize::from(tensors.params().count() > 0);
+        self.more_bindings_than_allowed(workspace + bound_besides_params(tensors))
     }
 
     /// How workgroups hold columns, and the rows that an invocation holds: the widest pieces of rows with which
     /// registers hold all rows.
-    fn columns_held(&self, of: &ByColumn) -> Option<(Division, u64)> {
+    pub(super) fn columns_held(&self, of: &ByColumn) -> Option<(Division, u64)> {
         let tuning = &self.profile.tuning;
         let planner = self.in_registers();
         let sizes = [tuning.workgroup, tuning.fused_workgroup].map(|size| planner.workgroup(size));
@@ -90,16 +96,14 @@ impl Planner<'_> {
     pub(super) fn columns_fused(
         &self,
         of: &ByColumn,
+        (division, held_rows): (Division, u64),
         tensors: &Tensors,
         scalars: Scalars,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
-        let Some((division, held_rows)) = self.columns_held(of) else {
-            return Ok(vec![]); // not chosen
-        };
         let planner = self.in_registers();
         let (params, mut dispatches) =
-            planner.row_params(tensors, tensors.results.len(), workspace)?;
+            self.row_params(tensors, bound_besides_params(tensors), workspace)?;
         let kernel = ColumnsFused {
             threads_per_row: word(division.threads_per_row),
             column_vectors: 1,
@@ -143,5 +147,31 @@ impl Planner<'_> {
         )?;
         dispatches.extend(fused);
         Ok(dispatches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::{Algorithm, DType, Forward, Norm, Operation, Profile};
+
+    #[test]
+    fn batches_beyond_a_window_are_read_twice() {
+        let norm = Norm::Axes {
+            axes: vec![1],
+            param_axes: vec![1],
+            centered: true,
+        };
+        let forward = Operation::new(norm, Forward::default(), &[2, 96, 1 << 20], DType::F32);
+        let algorithm = |max_window| {
+            let profile = Profile {
+                max_window,
+                max_binding: 1 << 31,
+                ..Profile::usual()
+            };
+            forward.planned(&profile).unwrap().algorithm
+        };
+        assert_eq!(algorithm(1 << 29), Algorithm::ColumnsInRegisters);
+        assert_eq!(algorithm(300 << 20), Algorithm::ColumnsReadTwice);
     }
 }

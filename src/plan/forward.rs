@@ -6,6 +6,7 @@ use super::finish::{Derived, Partials, Route};
 use super::passes::{Slice, in_phases};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
+use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
 use super::{Dispatch, Phases, Planner};
@@ -146,7 +147,7 @@ impl Planner<'_> {
         } = problem;
         let layout = Layout::from(*by_row);
         let stats = workspace.reserve(by_row.channels.into())?;
-        let (params, mut dispatches) = self.row_params(tensors, 0, workspace)?;
+        let (params, mut dispatches) = self.row_params(tensors, elementwise(tensors), workspace)?;
         let (reduce, partials) =
             self.reduce_statistics(true, &layout, tensors, stats, workspace)?;
         dispatches.extend(reduce);

@@ -1,5 +1,6 @@
 //! Group norm by its own statistics, forward and backward. The reduction and the elementwise pass treat the channels of
-//! all samples as channels of their own; between them the sums of each group are combined.
+//! all samples as channels of their own; between them the sums of each group are combined. Forward in NCX, where a group is
+//! a row, the reduction is that of rows.
 //!
 //! # Windows
 //!

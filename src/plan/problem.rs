@@ -166,6 +166,7 @@ impl Problem {
             gamma: there(Tensor::Gamma),
             gamma_counts: self.gamma_counts,
             beta: there(Tensor::Beta),
+            beta_counts: !self.body.is_gradient() || self.epilogue.is_recomputed(),
             gate: there(Tensor::Gate),
             running: all(Access::InOut, |_| true),
             outputs: of_body(self.body.outputs()),

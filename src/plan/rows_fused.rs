@@ -129,7 +129,7 @@ impl Planner<'_> {
             shares_words: !(rows.columns * self.data.size()).is_multiple_of(4),
             complete: rows.complete(),
             scaled: tensors.is_scaled(),
-            offset: tensors.beta.is_some(),
+            offset: tensors.used_beta().is_some(),
             kept: kept.is_some(),
             stored: self.stores_statistics(tensors),
             summed: tensors.param_grads(),

@@ -148,6 +148,12 @@ pub(crate) struct Reduced {
 pub(super) const SAMPLES_DO_NOT_FIT: &str =
     "each sample has parameters of its own, whose sums do not fit or begin inside a vec4";
 
+/// The buffers that an elementwise pass binds besides gamma and beta: the workspace, and the tensors that it reads and
+/// writes element by element.
+pub(super) fn elementwise(tensors: &Tensors) -> usize {
+    1 + tensors.inputs.len() + tensors.outputs.len()
+}
+
 /// Neighbouring invocations whose sums of a row are added up before they are written, where no subgroup can do that and
 /// barriers are cheap.
 pub(super) const THREADS_PER_PARTIAL: u64 = 16;
@@ -293,21 +299,18 @@ impl Planner<'_> {
     }
 
     /// The locations of gamma and beta for the kernels over split rows, and the dispatches that copy them to the
-    /// workspace if they have to be there. A kernel binds `results` other tensors.
+    /// workspace if they have to be there: with `others` that the kernels bind, an adapter may bind too few buffers.
     pub fn row_params(
         &self,
         tensors: &Tensors,
-        results: usize,
+        others: usize,
         workspace: &mut Workspace,
     ) -> Result<(RowParams, Vec<Dispatch>), Error> {
-        // Besides them the elementwise pass binds the workspace, and the tensors that it reads and writes element by
-        // element.
-        let others = 1 + tensors.inputs.len() + tensors.outputs.len() + results;
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
         if bound {
             let params = RowParams {
                 gamma: Place::of(tensors.used_gamma()),
-                beta: Place::of(tensors.beta.as_ref()),
+                beta: Place::of(tensors.used_beta()),
                 gate: Place::of(tensors.gate.as_ref()),
             };
             return Ok((params, vec![]));
@@ -324,7 +327,7 @@ impl Planner<'_> {
         let params = RowParams {
             // Without gamma, the gate is the scale.
             gamma: packed(tensors.used_gamma().or(tensors.gate.as_ref()), false)?,
-            beta: packed(tensors.beta.as_ref(), true)?,
+            beta: packed(tensors.used_beta(), true)?,
             gate: Place::None,
         };
         Ok((params, dispatches))

@@ -30,6 +30,8 @@ pub(crate) struct Tensors {
     /// Whether gamma, if it is there, matters: by oneDNN Graph's rule it may not.
     pub gamma_counts: bool,
     pub beta: Option<Requirement>,
+    /// Whether beta, if it is there, matters to elements; if not, only to the gate's gradient.
+    pub beta_counts: bool,
     /// The factor of gamma and beta.
     pub gate: Option<Requirement>,
     /// Running mean and variance.
@@ -88,6 +90,7 @@ impl Tensors {
         let mut all = self.all();
         all.retain(|one| match one.tensor {
             Tensor::Gamma => self.gamma_counts,
+            Tensor::Beta => self.beta_counts,
             tensor => tensor != Tensor::Sums,
         });
         all
@@ -110,11 +113,16 @@ impl Tensors {
         self.gamma.as_ref().filter(|_| self.gamma_counts)
     }
 
-    /// gamma, if it matters, beta and gate.
+    /// beta, if it matters to elements.
+    pub fn used_beta(&self) -> Option<&Requirement> {
+        self.beta.as_ref().filter(|_| self.beta_counts)
+    }
+
+    /// gamma and beta, if they matter to elements, and gate.
     pub fn params(&self) -> impl Iterator<Item = &Requirement> {
         self.used_gamma()
             .into_iter()
-            .chain(&self.beta)
+            .chain(self.used_beta())
             .chain(&self.gate)
     }
 

@@ -158,8 +158,15 @@ fn description(
         ("norm", format!("{:?}", operation.norm)),
         ("pass", format!("{:?}", operation.pass)),
         (
-            "gamma and beta",
-            format!("{}, {}", operation.gamma, operation.beta),
+            "gamma, beta and gate",
+            format!(
+                "{}, {}, {}",
+                operation.gamma, operation.beta, operation.gate
+            ),
+        ),
+        (
+            "zero_centered_gamma",
+            operation.zero_centered_gamma.to_string(),
         ),
         ("epilogue", format!("{:?}", operation.epilogue)),
         ("results", results.collect::<Vec<_>>().join(", ")),

@@ -198,6 +198,9 @@ fn what_makes_no_sense_is_an_error() {
 
     let gpu = &one(false).gpu;
     let layer = GpuAxesNorm::new(gpu, AxesNormOptions::new(&[1], &[0])).unwrap();
+    let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).gate(Some(&[1.0; 2]));
+    let error = block_on(layer.forward(args.params(Some(&[1.0_f32; 2]), None))).unwrap_err();
+    says(&error, &["gate", "after params"]);
     let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).params(Some(&[1.0; 3]), None);
     let error = block_on(layer.forward(args)).unwrap_err();
     assert!(

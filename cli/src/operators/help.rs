@@ -150,8 +150,8 @@ impl Operator {
                 "Tensors of src's shape have src's element type; statistics are f32 (f64 for f64 data)."
             }
             (_, Pass::Backward(_)) => {
-                "Tensors of src's shape have src's element type; gradients of gamma and beta have gamma's, or without \
-                 gamma the statistics'."
+                "Tensors of src's shape have src's element type; gradients of parameters have the parameters', or \
+                 without any the statistics'."
             }
             _ => "dst has src's element type.",
         }

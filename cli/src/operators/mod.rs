@@ -278,7 +278,7 @@ impl Operator {
                 }
                 let param_grads = named::<ParamGrads>(
                     PARAM_GRADS,
-                    "The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales \
+                    "The parameter gradients. both: diff_gamma, diff_beta and with a gate diff_gate; frozen: none, gamma still scales \
                      diff_src; neither: none, and gamma is ignored",
                 );
                 flags.push(param_grads.default_value(ParamGrads::Both.name()));

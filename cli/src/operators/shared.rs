@@ -123,8 +123,10 @@ impl Samples {
     /// Converts a tensor's bytes from the file's type to the type of computation, or back.
     fn converted(&self, used: &TensorUse, bytes: Vec<u8>, to_file: bool) -> Vec<u8> {
         let types = &self.operation.types;
-        let is_data = used.ranks == Ranks::Split && !used.tensor.is_statistic();
-        let computed = if is_data { types.data } else { types.params };
+        let computed = match used.tensor.is_data() {
+            true => types.data,
+            false => types.params,
+        };
         match used.format {
             Format::Elements(stored) if stored != computed => match to_file {
                 true => stored.encode(computed.values(&bytes)),

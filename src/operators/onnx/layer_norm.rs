@@ -121,7 +121,7 @@ impl LayerNormalization {
         let sizes = Sizes::new(shape, scale_shape, b_shape)?;
         if let Some(b) = sizes.b.filter(|b| *b != sizes.scale) {
             let expected = format!(
-                "gamma's sizes, {:?}, on device buffers (forward expands both)",
+                "gamma's sizes, {:?} (only forward, on host memory, takes different ones)",
                 sizes.scale
             );
             return Err(Error::argument("beta", expected, format!("{b:?}")));
@@ -136,7 +136,7 @@ impl LayerNormalization {
     ///
     /// # Errors
     ///
-    /// Those of [`operation`](Self::operation), but for Scale and B of different shapes, and of
+    /// Those of [`operation`](Self::operation), except for Scale and B of different shapes, and those of
     /// [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,

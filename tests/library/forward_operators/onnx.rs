@@ -326,7 +326,7 @@ fn a_scale_or_b_that_does_not_broadcast_is_named() {
         (&[1; 3], "beta: expected a rank from 0 to 2, got rank 3"),
         (
             &[2, 1],
-            "beta: expected gamma's sizes, [1, 3], on device buffers (forward expands both), got [2, 1]",
+            "beta: expected gamma's sizes, [1, 3] (only forward, on host memory, takes different ones), got [2, 1]",
         ),
     ] {
         assert_eq!(with_b(b).unwrap_err().to_string(), message);
