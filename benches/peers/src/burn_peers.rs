@@ -29,6 +29,8 @@ struct Module<const D: usize> {
     device: Device,
     norm: Norm,
     src: Vec<Tensor<D>>,
+    /// Added to src, where there is one.
+    residual: Vec<Tensor<D>>,
     /// Of a gradient.
     diff_dst: Option<TensorData>,
 }
@@ -136,16 +138,23 @@ impl<const D: usize> Module<D> {
         };
         let data = |values: &[f32]| TensorData::new(values.to_vec(), case.operation.shape.clone());
         let src = |_| Tensor::from_data(data(&tensors.src), &device).set_require_grad(trains);
+        let residual = |_| Tensor::from_data(data(&tensors.residual), &device);
+        let residuals = if case.has_residual() { case.sets() } else { 0 };
         Ok(Self {
             norm: Norm::new(case, tensors, &device)?,
             src: (0..case.sets()).map(src).collect(),
+            residual: (0..residuals).map(residual).collect(),
             diff_dst: case.is_gradient().then(|| data(&tensors.diff_dst)),
             device,
         })
     }
 
     fn forward(&self, set: usize) -> Tensor<D> {
-        self.norm.forward(self.src[set].clone())
+        let src = self.src[set].clone();
+        self.norm.forward(match self.residual.get(set) {
+            Some(residual) => src + residual.clone(),
+            None => src,
+        })
     }
 
     /// diff_src, and the gradients of gamma and beta.

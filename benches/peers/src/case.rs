@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 use wgpu_norm::{
-    Backward, Channels, DType, DataFormat, Error, Forward, Norm, Operation, Pass, Tensor, TensorUse,
+    Activation, Backward, Channels, DType, DataFormat, Epilogue, Error, Forward, Norm, Operation,
+    Pass, Residual, Tensor, TensorUse,
 };
 
 pub const EPSILON: f64 = 1e-5;
@@ -13,6 +14,7 @@ pub const EPSILON: f64 = 1e-5;
 pub struct Op {
     pub norm: Norm,
     pass: Pass,
+    residual: Residual,
 }
 
 /// What an operator normalizes together.
@@ -25,7 +27,7 @@ pub enum Groups {
 }
 
 impl Op {
-    /// Those of `wgpu-norm bench`, the gradients first.
+    /// Those of `wgpu-norm bench`, the gradients first. Last, the sum of src and a residual before a transformer's norm.
     pub fn all() -> Vec<Self> {
         let format = DataFormat::Ncx;
         let norms = [
@@ -43,11 +45,24 @@ impl Op {
         ];
         let each = passes.iter().flat_map(|&pass| {
             let norms = norms.iter().cloned();
-            norms.map(move |norm| Self { norm, pass })
+            norms.map(move |norm| Self {
+                norm,
+                pass,
+                residual: Residual::None,
+            })
         });
         // No peer has another layer by given statistics.
-        each.filter(|op| op.pass != Pass::Inference || matches!(op.norm, Norm::Batch(_)))
-            .collect()
+        let each =
+            each.filter(|op| op.pass != Pass::Inference || matches!(op.norm, Norm::Batch(_)));
+        let mut all: Vec<Self> = each.collect();
+        for norm in norms.iter().filter(|norm| norm.begin_axis().is_some()) {
+            all.push(Self {
+                norm: norm.clone(),
+                pass: Forward::default().into(),
+                residual: Residual::Before,
+            });
+        }
+        all
     }
 
     fn operation(&self, shape: &[usize]) -> Operation {
@@ -63,7 +78,14 @@ impl Op {
             }
             _ => self.norm.clone(),
         };
-        Operation::new(norm, self.pass, shape, DType::F32).with_epsilon(EPSILON)
+        Operation::new(norm, self.pass, shape, DType::F32)
+            .with_epsilon(EPSILON)
+            .with_epilogue(Epilogue::new(self.residual, Activation::None))
+    }
+
+    #[cfg(feature = "meganeura")]
+    pub fn has_residual(&self) -> bool {
+        self.residual != Residual::None
     }
 
     /// onednn.cpp and pytorch.py have the same.
@@ -91,10 +113,14 @@ impl Op {
 }
 
 /// The name on the command line: a gradient's is the layer's alone.
-fn name(norm: &Norm, pass: &Pass) -> String {
-    match pass {
+fn name(norm: &Norm, pass: &Pass, residual: Residual) -> String {
+    let name = match pass {
         Pass::Backward(_) => norm.name().to_owned(),
         _ => format!("{}_{}", norm.name(), pass.name()),
+    };
+    match residual {
+        Residual::None => name,
+        _ => format!("add_{name}"),
     }
 }
 
@@ -105,7 +131,7 @@ impl FromStr for Op {
         let names = || {
             Self::all()
                 .into_iter()
-                .map(|op| (name(&op.norm, &op.pass), op))
+                .map(|op| (name(&op.norm, &op.pass, op.residual), op))
         };
         let found = names().find(|(name, _)| name == text);
         found.map(|(_, op)| op).ok_or_else(|| {
@@ -217,7 +243,12 @@ impl Case {
 
     /// The operator's name.
     pub fn op(&self) -> String {
-        name(&self.operation.norm, &self.operation.pass)
+        let operation = &self.operation;
+        name(
+            &operation.norm,
+            &operation.pass,
+            operation.epilogue.residual,
+        )
     }
 
     pub fn shape(&self) -> Shape {
@@ -226,6 +257,11 @@ impl Case {
 
     pub fn is_gradient(&self) -> bool {
         matches!(self.operation.pass, Pass::Backward(_))
+    }
+
+    /// Whether a residual is added to src.
+    pub fn has_residual(&self) -> bool {
+        self.operation.epilogue.residual != Residual::None
     }
 
     /// Whether it subtracts a mean, and has beta: RMS norm does not.

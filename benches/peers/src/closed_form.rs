@@ -34,6 +34,7 @@ impl ClosedForm {
     /// Where there is one.
     pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Option<Self> {
         let run = match (&case.operation.norm, &case.operation.pass) {
+            _ if case.has_residual() => return None,
             (Norm::Batch(_), Pass::Backward(_)) => Self::batch_norm,
             (Norm::Batch(_), Pass::Forward(_)) => Self::batch_norm_forward,
             (Norm::Batch(_), Pass::Inference) => Self::batch_norm_inference,

@@ -1,9 +1,7 @@
-//! One wgpu device for both sides.
+//! One wgpu device, for Burn too.
 
 use crate::{Error, Result};
-use burn::tensor::Device;
-use burn_wgpu::{WgpuDevice, WgpuSetup};
-#[cfg(feature = "meganeura")]
+#[cfg(any(feature = "meganeura", feature = "numr"))]
 use wgpu_norm::Tuning;
 use wgpu_norm::{DeviceOptions, GpuContext, Profile, unfit};
 
@@ -12,7 +10,8 @@ pub struct Gpu {
     /// Our side's view of the device.
     pub context: GpuContext,
     /// Burn's.
-    pub burn: WgpuDevice,
+    #[cfg(feature = "burn")]
+    pub burn: burn_wgpu::WgpuDevice,
 }
 
 impl Gpu {
@@ -41,24 +40,28 @@ impl Gpu {
             .map_err(|error| format!("opening {}: {error}", info.name))?;
         let options = DeviceOptions::default().profile(Profile::for_adapter(&adapter).with_env()?);
         let context = GpuContext::from_device(device.clone(), queue.clone(), options);
-        let setup = WgpuSetup {
-            backend: info.backend,
-            instance,
-            adapter,
-            device,
-            queue,
+        #[cfg(feature = "burn")]
+        let burn = {
+            let setup = burn_wgpu::WgpuSetup {
+                backend: info.backend,
+                instance,
+                adapter,
+                device,
+                queue,
+            };
+            burn_wgpu::try_init_device(setup, burn_wgpu::RuntimeOptions::try_default()?)
+                .map_err(|error| format!("Burn on {}: {error}", info.name))?
         };
-        let burn = burn_wgpu::try_init_device(setup, burn_wgpu::RuntimeOptions::try_default()?)
-            .map_err(|error| format!("Burn on {}: {error}", info.name))?;
         Ok(Self {
             info,
             context,
+            #[cfg(feature = "burn")]
             burn,
         })
     }
 
     /// Our side's view of the device, with the sizes that a GPU is given.
-    #[cfg(feature = "meganeura")]
+    #[cfg(any(feature = "meganeura", feature = "numr"))]
     pub fn context_for_gpus(&self) -> GpuContext {
         let mut profile = self.context.profile().clone();
         profile.tuning = Tuning::GPU;
@@ -77,8 +80,16 @@ impl Gpu {
     }
 
     /// Burn's device in its tensors' terms.
-    pub fn burn_device(&self) -> Device {
-        Device::new(self.burn.clone())
+    #[cfg(feature = "burn")]
+    pub fn burn_device(&self) -> burn::tensor::Device {
+        burn::tensor::Device::new(self.burn.clone())
+    }
+
+    /// Returns memory that nothing uses any more.
+    pub fn clean_up(&self) -> Result<()> {
+        #[cfg(feature = "burn")]
+        self.burn_device().memory_cleanup();
+        self.wait()
     }
 
     /// Waits for everything that was submitted.

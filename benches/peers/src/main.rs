@@ -1,12 +1,22 @@
 //! Other libraries' normalization layers beside wgpu-norm's: measured in one run, put into one table.
 
+// Without any peer, what is left is `table`.
+#![cfg_attr(
+    not(any(feature = "burn", feature = "meganeura", feature = "numr")),
+    allow(dead_code)
+)]
+
+#[cfg(feature = "burn")]
 mod burn_peers;
 mod case;
+#[cfg(feature = "burn")]
 mod closed_form;
 mod gpu;
 mod measure;
 #[cfg(feature = "meganeura")]
 mod meganeura_peer;
+#[cfg(feature = "numr")]
+mod numr_peer;
 mod ours;
 mod peer;
 mod report;
@@ -14,6 +24,7 @@ mod table;
 mod tensors;
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(any(feature = "burn", feature = "meganeura", feature = "numr"))]
 use measure::Contender;
 use peer::Peer;
 use std::path::PathBuf;
@@ -34,10 +45,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Times wgpu-norm and Burn on one adapter, in turns.
+    #[cfg(feature = "burn")]
     Burn(MeasureArgs),
     /// Times wgpu-norm, also with its sizes for GPUs, and Meganeura on one driver, in turns.
     #[cfg(feature = "meganeura")]
     Meganeura(MeasureArgs),
+    /// Times wgpu-norm, also with its sizes for GPUs, and numr on one adapter, in turns.
+    #[cfg(feature = "numr")]
+    Numr(MeasureArgs),
     /// Merges measurements into one Markdown table.
     Table(TableArgs),
 }
@@ -50,8 +65,8 @@ struct MeasureArgs {
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura all
-    /// that it has.
+    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura and
+    /// numr all that they have.
     #[arg(long)]
     op: Vec<case::Op>,
     /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.
@@ -70,7 +85,7 @@ struct MeasureArgs {
 
 #[derive(Args)]
 struct TableArgs {
-    /// Files that `burn`, `meganeura`, onednn.sh and pytorch.py wrote.
+    /// Files that `burn`, `meganeura`, `numr`, onednn.sh and pytorch.py wrote.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Puts the table into this document instead of printing it.
@@ -83,9 +98,12 @@ struct TableArgs {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        #[cfg(feature = "burn")]
         Command::Burn(args) => run_burn(&args),
         #[cfg(feature = "meganeura")]
         Command::Meganeura(args) => run_meganeura(args),
+        #[cfg(feature = "numr")]
+        Command::Numr(args) => run_numr(args),
         Command::Table(args) => run_table(&args),
     };
     match done {
@@ -97,6 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(feature = "burn")]
 fn run_burn(args: &MeasureArgs) -> Result<()> {
     let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
     println!("Burn:    {}", burn_peers::VARIANT);
@@ -122,13 +141,43 @@ fn run_meganeura(mut args: MeasureArgs) -> Result<()> {
     let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
     let for_gpus = gpu.context_for_gpus();
     run(&gpu, &args, &|case, tensors| {
-        let ours = |peer, context| ours::Ours::new(peer, &gpu, context, case, tensors);
-        Ok(vec![
-            Box::new(ours(Peer::Ours, &gpu.context)?),
-            Box::new(ours(Peer::OursForGpus, &for_gpus)?),
-            Box::new(meganeura_peer::Sessions::new(&gpu, case, tensors)?),
-        ])
+        let mut contenders = both_sizes(&gpu, &for_gpus, case, tensors)?;
+        let sessions = meganeura_peer::Sessions::new(&gpu, case, tensors)?;
+        contenders.push(Box::new(sessions));
+        Ok(contenders)
     })
+}
+
+#[cfg(feature = "numr")]
+fn run_numr(mut args: MeasureArgs) -> Result<()> {
+    if args.op.is_empty() {
+        args.op = numr_peer::operators();
+    }
+    let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
+    let for_gpus = gpu.context_for_gpus();
+    let client = numr_peer::client(&gpu)?;
+    run(&gpu, &args, &|case, tensors| {
+        let mut contenders = both_sizes(&gpu, &for_gpus, case, tensors)?;
+        for way in numr_peer::Numr::ways(&client, case, tensors)? {
+            contenders.push(Box::new(way));
+        }
+        Ok(contenders)
+    })
+}
+
+/// This crate with the sizes for the adapter and with those for GPUs.
+#[cfg(any(feature = "meganeura", feature = "numr"))]
+fn both_sizes<'a>(
+    gpu: &'a gpu::Gpu,
+    for_gpus: &'a wgpu_norm::GpuContext,
+    case: &case::Case,
+    tensors: &tensors::Tensors,
+) -> Result<Vec<Box<dyn Contender + 'a>>> {
+    let ours = |peer, context| ours::Ours::new(peer, gpu, context, case, tensors);
+    Ok(vec![
+        Box::new(ours(Peer::Ours, &gpu.context)?),
+        Box::new(ours(Peer::OursForGpus, for_gpus)?),
+    ])
 }
 
 /// Times the cases, and writes a report for each peer.

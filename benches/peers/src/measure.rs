@@ -136,8 +136,7 @@ pub fn case(gpu: &Gpu, case: &Case, make: &Make<'_>, settings: Settings) -> Resu
 
     // The next case's tensors need the room.
     drop(contenders);
-    gpu.burn_device().memory_cleanup();
-    gpu.wait()?;
+    gpu.clean_up()?;
     Ok(times)
 }
 

@@ -5,11 +5,14 @@
 pub enum Peer {
     Ours,
     /// The same kernels with the sizes that a GPU is given.
-    #[cfg(feature = "meganeura")]
+    #[cfg(any(feature = "meganeura", feature = "numr"))]
     OursForGpus,
+    #[cfg(feature = "burn")]
     Burn,
     #[cfg(feature = "meganeura")]
     Meganeura,
+    #[cfg(feature = "numr")]
+    Numr,
 }
 
 /// What the others are compared with.
@@ -19,15 +22,18 @@ impl Peer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => OURS,
-            #[cfg(feature = "meganeura")]
+            #[cfg(any(feature = "meganeura", feature = "numr"))]
             Self::OursForGpus => "wgpu-norm, sizes for GPUs",
             // One build has one of them.
+            #[cfg(feature = "burn")]
             Self::Burn => match cfg!(feature = "fusion") {
                 true => "Burn (fusion)",
                 false => "Burn",
             },
             #[cfg(feature = "meganeura")]
             Self::Meganeura => "Meganeura",
+            #[cfg(feature = "numr")]
+            Self::Numr => "numr",
         }
     }
 
@@ -35,11 +41,14 @@ impl Peer {
     pub fn package(self) -> &'static str {
         match self {
             Self::Ours => "wgpu-norm",
-            #[cfg(feature = "meganeura")]
+            #[cfg(any(feature = "meganeura", feature = "numr"))]
             Self::OursForGpus => "wgpu-norm",
+            #[cfg(feature = "burn")]
             Self::Burn => "burn",
             #[cfg(feature = "meganeura")]
             Self::Meganeura => "meganeura",
+            #[cfg(feature = "numr")]
+            Self::Numr => "numr",
         }
     }
 

@@ -6,10 +6,13 @@ use wgpu_norm::Tensor;
 /// A layer's tensors in host memory.
 pub struct Tensors {
     pub src: Vec<f32>,
+    /// Empty where none is added to src, as is the sum.
+    pub residual: Vec<f32>,
+    pub sum: Vec<f32>,
     /// Empty for a forward pass.
     pub diff_dst: Vec<f32>,
-    /// Of each channel (batch norm), row (layer and RMS norm) or group of a sample's channels, as are the variances: src's
-    /// own. RMS norm has 0 for a mean, and the mean of squares for a variance.
+    /// Of each channel (batch norm), row (layer and RMS norm) or group of a sample's channels, as are the variances: those of
+    /// src or of the sum. RMS norm has 0 for a mean, and the mean of squares for a variance.
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
     /// Of each channel or column, as is beta, which RMS norm has not: 0.
@@ -44,23 +47,36 @@ impl Tensors {
             true => random(channels, -1.0, 1.0),
             false => vec![0.0; channels],
         };
+        let residual = match case.has_residual() {
+            true => random(case.elements(), -1.0, 1.0),
+            false => Vec::new(),
+        };
+        let sum: Vec<f32> = src.iter().zip(&residual).map(|(a, b)| a + b).collect();
+        let x = match case.has_residual() {
+            true => &sum,
+            false => &src,
+        };
         // Two passes in f64: statistics must not be anybody's weak point.
-        let mean = subtracted(case, |i| f64::from(src[i]));
-        let variance = averages(case, |i| (f64::from(src[i]) - mean[case.group(i)]).powi(2));
+        let mean = subtracted(case, |i| f64::from(x[i]));
+        let variance = averages(case, |i| (f64::from(x[i]) - mean[case.group(i)]).powi(2));
         Self {
             mean: narrow(&mean),
             variance: narrow(&variance),
             diff_dst,
             gamma,
             beta,
+            residual,
+            sum,
             src,
         }
     }
 
-    /// One that an operation reads, or statistics that it writes.
+    /// One that an operation reads, or a sum or statistics that it writes.
     pub fn of(&self, tensor: Tensor) -> &[f32] {
         match tensor {
             Tensor::Src => &self.src,
+            Tensor::Residual => &self.residual,
+            Tensor::Sum => &self.sum,
             Tensor::DiffDst => &self.diff_dst,
             Tensor::Mean => &self.mean,
             Tensor::Variance | Tensor::MeanSquare => &self.variance,
@@ -74,9 +90,13 @@ impl Tensors {
     pub fn reference(&self, case: &Case) -> Results {
         let scale = |&variance: &f32| (f64::from(variance) + EPSILON).sqrt().recip();
         let scale: Vec<f64> = self.variance.iter().map(scale).collect();
+        let x = match case.has_residual() {
+            true => &self.sum,
+            false => &self.src,
+        };
         let normalized = |i: usize| {
             let group = case.group(i);
-            (f64::from(self.src[i]) - f64::from(self.mean[group])) * scale[group]
+            (f64::from(x[i]) - f64::from(self.mean[group])) * scale[group]
         };
         if case.is_gradient() {
             return self.gradients(case, &scale, normalized);
