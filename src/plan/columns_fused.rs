@@ -156,22 +156,30 @@ mod tests {
     use crate::{Algorithm, DType, Forward, Norm, Operation, Profile};
 
     #[test]
-    fn batches_beyond_a_window_are_read_twice() {
+    fn batches_beyond_a_window_and_16_bits_are_read_twice() {
         let norm = Norm::Axes {
             axes: vec![1],
             param_axes: vec![1],
             centered: true,
         };
-        let forward = Operation::new(norm, Forward::default(), &[2, 96, 1 << 20], DType::F32);
-        let algorithm = |max_window| {
+        let forward =
+            |dtype| Operation::new(norm.clone(), Forward::default(), &[2, 96, 1 << 20], dtype);
+        let algorithm = |dtype, max_window| {
             let profile = Profile {
                 max_window,
                 max_binding: 1 << 31,
                 ..Profile::usual()
             };
-            forward.planned(&profile).unwrap().algorithm
+            forward(dtype).planned(&profile).unwrap().algorithm
         };
-        assert_eq!(algorithm(1 << 29), Algorithm::ColumnsInRegisters);
-        assert_eq!(algorithm(300 << 20), Algorithm::ColumnsReadTwice);
+        assert_eq!(
+            algorithm(DType::F32, 1 << 29),
+            Algorithm::ColumnsInRegisters
+        );
+        assert_eq!(
+            algorithm(DType::F32, 300 << 20),
+            Algorithm::ColumnsReadTwice
+        );
+        assert_eq!(algorithm(DType::Bf16, 1 << 29), Algorithm::ColumnsReadTwice);
     }
 }
