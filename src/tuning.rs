@@ -48,7 +48,9 @@ pub struct Tuning {
     /// invocations. A row that fits in a subgroup is not shared by more than a subgroup.
     pub least_row_vec4s: u32,
     /// Layer norm: the most vec4s of a row that an invocation of the gradient holds in registers, up to 32. A forward
-    /// pass without a residual after the layer holds twice as many, also up to 32; so do norms over columns. If a row does not fit in registers, an invocation processes up to 8 at a time.
+    /// pass without a residual after the layer holds twice as many, four times as many if that lets a subgroup hold the
+    /// row, also up to 32; norms over columns hold twice as many. If a row does not fit in registers, an invocation
+    /// processes up to 8 at a time.
     pub row_vec4s: u32,
     /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or `prefetched_pages`
     /// allows. Each walk writes a partial sum for each column.

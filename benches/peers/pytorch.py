@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times PyTorch's batch, layer, RMS, group and instance norm: their gradients and forward passes.
+"""Times PyTorch's batch, layer, RMS, group and instance norm, adaptive layer norm and layer norm over channels: their
+gradients and forward passes.
 
     python3 pytorch.py --like report.json [--device cuda|cpu] [--rounds N] [--least]
     python3 pytorch.py [--json FILE] [--device cuda|cpu] [--op OP]... [--shape SHAPE]... [--rounds N] [--least]
@@ -40,6 +41,8 @@ CHANNELS = [
     (4, 32, 64, 64, 64),
 ]
 ROWS = [(4096, 768), (512, 4096), (65536, 64)]
+TOKENS = [(8, 256, 1152), (2, 1024, 1536)]
+POSITIONS = [(8, 96, 56, 56), (8, 192, 28, 28), (16, 384, 14, 14), (1, 256, 64, 64)]
 OF_SAMPLES = [(8, 256, 64, 64), (32, 64, 56, 56), (2, 320, 64, 64), (8, 1280, 16, 16)]
 
 
@@ -137,7 +140,7 @@ class Layer:
             return values.movedim(-1, 1) if self.last else values
 
         def parameter(low):
-            values = self.torch.rand(self.shape[self.channel], device=self.device) + low
+            values = self.torch.rand(self.param_shape(), device=self.device) + low
             return values.to(self.params_dtype)
 
         one = types.SimpleNamespace()
@@ -145,6 +148,9 @@ class Layer:
         one.gamma, one.beta = parameter(0.5), parameter(-0.5) if self.centers else None
         self.prepare(one)
         return one
+
+    def param_shape(self):
+        return (self.shape[self.channel],)
 
     def prepare(self, one):
         """Adds what a pass is given of PyTorch's own forward pass: mean and the inverse deviation."""
@@ -260,6 +266,42 @@ class RmsNorm(ByAutograd):
         return (self.torch.rms_norm(one.src, self.shape[-1:], one.gamma, EPSILON),)
 
 
+class AdaptiveLayerNorm(ByAutograd):
+    """Layer norm with gamma and beta of each sample, as diffusion transformers write it."""
+
+    shapes = TOKENS
+    mixes = False
+
+    def param_shape(self):
+        return (self.shape[0], *[1] * (len(self.shape) - 2), self.shape[-1])
+
+    def grid(self):
+        samples, *tokens, channels = self.shape
+        return (samples, math.prod(tokens), channels), [2], (samples, 1, channels)
+
+    def forward(self, one):
+        normalized = self.torch.nn.functional.layer_norm(one.src, self.shape[-1:], eps=EPSILON)
+        return (self.torch.addcmul(one.beta, normalized, one.gamma),)
+
+
+class ChannelLayerNorm(ByAutograd):
+    """Layer norm over the channels of NCX, as ConvNeXt writes it: the result lies channels last."""
+
+    shapes = POSITIONS
+    channel = 1
+    mixes = False
+
+    def grid(self):
+        samples, channels, *rest = self.shape
+        return (samples, channels, math.prod(rest)), [1], (1, channels, 1)
+
+    def forward(self, one):
+        channels = (self.shape[1],)
+        src = one.src.movedim(1, -1)
+        dst = self.torch.nn.functional.layer_norm(src, channels, one.gamma, one.beta, EPSILON)
+        return (dst.movedim(-1, 1),)
+
+
 class OfSamples(Layer):
     """Normalizes groups of a sample's channels."""
 
@@ -322,6 +364,10 @@ OPERATORS = {
     "instance_norm": (InstanceNorm, "backward"),
     "group_norm_forward": (GroupNorm, "forward"),
     "instance_norm_forward": (InstanceNorm, "forward"),
+    "adaptive_layer_norm": (AdaptiveLayerNorm, "backward"),
+    "adaptive_layer_norm_forward": (AdaptiveLayerNorm, "forward"),
+    "channel_layer_norm": (ChannelLayerNorm, "backward"),
+    "channel_layer_norm_forward": (ChannelLayerNorm, "forward"),
 }
 
 

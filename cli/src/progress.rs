@@ -27,6 +27,11 @@ impl Progress {
         Self(ProgressBar::hidden())
     }
 
+    /// Whether nobody sees the spinner.
+    pub fn is_hidden(&self) -> bool {
+        self.0.is_hidden()
+    }
+
     /// Says what is being done now.
     pub fn step(&self, what: &str) {
         self.0.reset_elapsed();

@@ -2,8 +2,8 @@
 // registers: the statistics of each column of src, then dst by them. Statistics belong to a column of a batch, gamma and
 // beta to a row.
 //
-// A tile is all rows of a batch by `threads_per_row` vectors of columns, as in columns.wgsl; an invocation holds its vector of
-// `held_rows` rows.
+// A tile is all rows of a batch by `threads_per_row` vec4s of columns, as in columns.wgsl; an invocation holds its vec4
+// of `held_rows` rows. A vector is one vec4 here, so that compilers know every index into what an invocation holds.
 //
 // Bindings: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0, or in the
 // workspace), gate (optional: 1) read; workspace (optional) read; dst, mean, variance (or mean_square) written.
@@ -22,52 +22,34 @@ fn columns_fused(
     let vector = vector_in_row(tile, local, 0u);
     let thread_row = local / threads_per_row;
 
-    var coefficients: array<Coefficients, vector_vec4s>;
-    var sums: array<Accumulator, vector_vec4s>;
-    var first = load_vector_inputs(first_vector_of(batch, 0u) + vector);
-    for (var k = 0u; k < vector_vec4s; k++) {
-        coefficients[k] = begin_row(statistics_of(0u, uniforms.epsilon), first[k]);
-        sums[k] = Accumulator();
-    }
+    var coefficients = begin_row(statistics_of(0u, uniforms.epsilon), load_vector_inputs(first_vector_of(batch, 0u) + vector)[0]);
     // Past the last row, the last one stands in and counts 0.
-    var elements: array<array<Element, vector_vec4s>, held_rows>;
+    var elements: array<Element, held_rows>;
+    var sum = Accumulator();
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
-        var inputs = load_vector_inputs(first_vector_of(batch, min(row, uniforms.rows - 1u)) + vector);
-        for (var k = 0u; k < vector_vec4s; k++) {
-            elements[p][k] = element_of(inputs[k], coefficients[k]);
-            sums[k] = merge(sums[k], terms(elements[p][k], coefficients[k], vec4(row < uniforms.rows)));
-        }
+        elements[p] = element_of(load_vector_inputs(first_vector_of(batch, min(row, uniforms.rows - 1u)) + vector)[0], coefficients);
+        sum = merge(sum, terms(elements[p], coefficients, vec4(row < uniforms.rows)));
     }
-    for (var k = 0u; k < vector_vec4s; k++) {
-        let total = sum_of_thread_rows(local, threads_per_row, sums[k]);
-        coefficients[k] = with_sums(coefficients[k], total, scalars());
-        for (var reduction = 1u; reduction < row_reductions; reduction++) {
-            coefficients[k] = next_reduction(coefficients[k]);
-            var again = Accumulator();
-            for (var p = 0u; p < held_rows; p++) {
-                let inside = vec4(thread_row + p * (workgroup_size / threads_per_row) < uniforms.rows);
-                again = merge(again, terms(elements[p][k], coefficients[k], inside));
-            }
-            let total_again = sum_of_thread_rows(local, threads_per_row, again);
-            coefficients[k] = with_sums(coefficients[k], total_again, scalars());
+    coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
+    for (var reduction = 1u; reduction < row_reductions; reduction++) {
+        coefficients = next_reduction(coefficients);
+        sum = Accumulator();
+        for (var p = 0u; p < held_rows; p++) {
+            let inside = vec4(thread_row + p * (workgroup_size / threads_per_row) < uniforms.rows);
+            sum = merge(sum, terms(elements[p], coefficients, inside));
         }
+        coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
     }
 
     if own_vector(tile, local, 0u) >= uniforms.width_vectors { return; }
-    if thread_row == 0u {
-        for (var k = 0u; k < vector_vec4s; k++) {
-            store_statistics((batch * uniforms.width_vectors + vector) * vector_vec4s + k, coefficients[k]);
-        }
-    }
+    if thread_row == 0u { store_statistics(batch * uniforms.width_vectors + vector, coefficients); }
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
         if row < uniforms.rows {
             let params = params_of_row(param_of(batch, row));
             var outputs = VectorOutputs();
-            for (var k = 0u; k < vector_vec4s; k++) {
-                outputs[k] = result(elements[p][k], with_params(coefficients[k], params));
-            }
+            outputs[0] = result(elements[p], with_params(coefficients, params));
             store_vector_outputs(first_vector_of(batch, row) + vector, outputs);
         }
     }

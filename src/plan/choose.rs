@@ -158,9 +158,9 @@ const COLUMNS: [Candidate<ColumnsOf>; 2] = [
         unsupported_reason: |planner, problem| {
             planner.columns_in_registers_unsupported_reason(&problem.by_column, &problem.tensors)
         },
-        // It takes 0.55 of the time on an H200 in f32, but twice the time in bf16; on drivers for the CPU, which hold
-        // little and read pieces of rows slowly, 3 times.
-        is_profitable: |planner, _| planner.cheap_barriers() && planner.data.size() >= 4,
+        // It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows
+        // slowly, 3 times.
+        is_profitable: |planner, _| planner.cheap_barriers(),
     },
     Candidate {
         algorithm: Algorithm::ColumnsReadTwice,

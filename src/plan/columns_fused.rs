@@ -61,15 +61,13 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let planner = self.in_registers();
         let sizes = [tuning.workgroup, tuning.fused_workgroup].map(|size| planner.workgroup(size));
-        let mut vector_vec4s = u64::from(self.vector_vec4s(of.columns.into()));
-        if u64::from(sizes[0]) * vector_vec4s < FEWEST_VEC4S {
-            vector_vec4s = 1;
-        }
-        let width_vectors = div_ceil(of.columns.into(), 4 * vector_vec4s).max(1);
+        // With two vec4s, NVIDIA's compiler keeps what an invocation holds in memory, which takes four times as long.
+        let vector_vec4s = 1;
+        let width_vectors = div_ceil(of.columns.into(), 4).max(1);
         let most = most_vectors(planner.row_vec4s(), vector_vec4s);
         let widest = u64::from(tuning.channels_last_threads.max(1));
         let mut threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
-        let fewest = div_ceil(FEWEST_VEC4S, vector_vec4s).min(threads_per_row);
+        let fewest = FEWEST_VEC4S.min(threads_per_row);
         while threads_per_row >= fewest {
             for size in sizes.map(u64::from) {
                 let at_once = size / threads_per_row.min(size);
@@ -156,7 +154,7 @@ mod tests {
     use crate::{Algorithm, DType, Forward, Norm, Operation, Profile};
 
     #[test]
-    fn batches_beyond_a_window_and_16_bits_are_read_twice() {
+    fn batches_beyond_a_window_are_read_twice() {
         let norm = Norm::Axes {
             axes: vec![1],
             param_axes: vec![1],
@@ -180,6 +178,5 @@ mod tests {
             algorithm(DType::F32, 300 << 20),
             Algorithm::ColumnsReadTwice
         );
-        assert_eq!(algorithm(DType::Bf16, 1 << 29), Algorithm::ColumnsReadTwice);
     }
 }

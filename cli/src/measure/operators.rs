@@ -29,6 +29,8 @@ pub enum Op {
 pub enum Groups {
     Channels,
     Rows,
+    /// Channels of one token; each sample has its own parameters.
+    Tokens,
     /// Groups of channels of one sample.
     OfSamples,
     /// Channels of one position.
@@ -81,12 +83,10 @@ impl Op {
     pub fn groups(self) -> Groups {
         match self {
             Self::BatchNorm | Self::BatchNormForward | Self::BatchNormInference => Groups::Channels,
-            Self::LayerNorm
-            | Self::LayerNormForward
-            | Self::RmsNorm
-            | Self::RmsNormForward
-            | Self::AdaptiveLayerNorm
-            | Self::AdaptiveLayerNormForward => Groups::Rows,
+            Self::LayerNorm | Self::LayerNormForward | Self::RmsNorm | Self::RmsNormForward => {
+                Groups::Rows
+            }
+            Self::AdaptiveLayerNorm | Self::AdaptiveLayerNormForward => Groups::Tokens,
             Self::GroupNorm
             | Self::GroupNormForward
             | Self::InstanceNorm

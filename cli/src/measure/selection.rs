@@ -127,7 +127,7 @@ impl Selection {
         };
         let formats = formats.iter().copied().map(Some);
         match (op.groups(), shape.0.len()) {
-            (Groups::Rows | Groups::Positions, _) => vec![None],
+            (Groups::Rows | Groups::Tokens | Groups::Positions, _) => vec![None],
             (Groups::Channels | Groups::OfSamples, 2) => formats.take(1).collect(),
             (Groups::Channels | Groups::OfSamples, _) => formats.collect(),
         }

@@ -97,6 +97,15 @@ impl Set {
                 &[&[8192, 4096], &[65536, 768], &[1048576, 64], &[512, 50257]]
             }
             (Self::Small, Groups::Rows) => &[&[257, 768], &[128, 1, 1024]],
+            // Diffusion transformers: samples × tokens × channels.
+            (Self::Software, Groups::Tokens) => &[&[8, 256, 1152], &[2, 1024, 1536]],
+            (Self::Gpu, Groups::Tokens) => &[
+                &[64, 256, 1152],
+                &[16, 1024, 1152],
+                &[8, 4096, 1536],
+                &[4, 4096, 3072],
+            ],
+            (Self::Small, Groups::Tokens) => &[&[1, 256, 1152], &[2, 77, 768]],
             // Diffusion models, detectors, style transfer.
             (Self::Software, Groups::OfSamples) => &[
                 &[8, 256, 64, 64],
@@ -152,6 +161,8 @@ impl Set {
                 &[65536, 64],
             ],
             (Self::Gpu, Groups::Rows) => &[&[8192, 4096], &[65536, 768]],
+            (Self::Software, Groups::Tokens) => &[&[8, 256, 1152]],
+            (Self::Gpu, Groups::Tokens) => &[&[16, 1024, 1152]],
             (Self::Software | Self::Gpu, Groups::OfSamples) => {
                 &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
             }

@@ -33,6 +33,9 @@ pub struct Verify {
     pub json: Option<PathBuf>,
 }
 
+/// Where no spinner shows the progress, a line is written every so many cases.
+const NOTED: usize = 1000;
+
 /// Runs the subcommand.
 pub fn run(command: &Verify, args: &GpuArgs) -> Result<(), Failure> {
     let json = command.json.as_deref().map(Output::prepare).transpose()?;
@@ -99,7 +102,7 @@ fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<(GpuContext, Vec<GpuCont
 fn more_devices(info: &wgpu::AdapterInfo) -> usize {
     match info.backend {
         wgpu::Backend::Gl => 0,
-        _ => std::thread::available_parallelism().map_or(0, |count| count.get().min(4) - 1),
+        _ => std::thread::available_parallelism().map_or(0, |count| count.get().min(16) - 1),
     }
 }
 
@@ -120,10 +123,13 @@ pub fn measure(
                 break;
             };
             // On a software driver each pipeline takes a megabyte or two, and the full list has thousands.
-            if turn % 128 == 0 {
+            if turn % 64 == 0 {
                 gpu.forget_pipelines();
             }
             progress.step(&format!("{} of {} {case}", index + 1, cases.len()));
+            if index > 0 && index.is_multiple_of(NOTED) && progress.is_hidden() {
+                progress.note(&format!("{index} of {} cases begun", cases.len()));
+            }
             let begun = Instant::now();
             let outcome = pollster::block_on(case.run(gpu));
             if let Err(error @ Error::DeviceLost { .. }) = outcome {
