@@ -13,6 +13,7 @@ constants! {
         column_vectors: u32,
         /// Rows that each of them holds.
         held_rows: u32,
+        /// One.
         vector_vec4s: u32,
         /// gamma is given.
         scaled: bool,
@@ -45,12 +46,7 @@ impl Describe for ColumnsFused {
         let held = u64::from(self.held_rows);
         let tree = tree(workgroup_size / u64::from(self.threads_per_row.max(1)));
         let again = body.row_reductions() - 1;
-        let of_sums = 1 + tree + again * (1 + held + tree);
-        of_a_vector
-            + held * of_a_vector
-            + u64::from(self.vector_vec4s) * of_sums
-            + of_a_vector
-            + held * of_a_vector
+        of_a_vector + 2 * held * of_a_vector + tree + again * (1 + held + tree)
     }
 
     fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {

@@ -58,7 +58,7 @@
 //! | `nan`, `infinite` | such a value, placed in each input in turn, changes only what depends on it |
 //! | `square_overflow` | likewise for a number whose square overflows; whatever depends on it is correct or not finite |
 //!
-//! Every case also asserts that nothing around its tensors changes.
+//! Every case also asserts that nothing around its tensors changes. A [`Summary`] collects outcomes.
 //!
 //! # For other libraries
 //!
@@ -86,6 +86,7 @@ mod numbers;
 pub mod reference;
 mod run;
 mod setting;
+mod summary;
 mod tokens;
 mod values;
 
@@ -94,3 +95,4 @@ pub use expected::Expected;
 pub use list::cases;
 pub use numbers::Random;
 pub use run::Outcome;
+pub use summary::Summary;

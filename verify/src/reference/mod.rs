@@ -161,7 +161,7 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
     let inputs: Vec<_> = inputs.filter(|(tensor, _)| is_read(*tensor)).collect();
     let inputs = Inputs(&inputs);
     for used in tensors.iter().filter(|used| used.access.reads()) {
-        let expected = used.shape.iter().product();
+        let expected: usize = used.shape.iter().product();
         let got = inputs.get(used.tensor).len();
         if got != expected {
             let tensor = used.tensor.name();

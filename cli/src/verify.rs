@@ -1,9 +1,5 @@
 //! `wgpu-norm verify`.
 
-mod summary;
-
-pub use summary::Summary;
-
 use crate::args::{GpuArgs, path};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -15,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use wgpu_norm::{Error, GpuContext};
-use wgpu_norm_verify::{Case, cases};
+use wgpu_norm_verify::{Case, Summary, cases};
 
 #[derive(Debug, Args)]
 pub struct Verify {
@@ -47,7 +43,7 @@ pub fn run(command: &Verify, args: &GpuArgs) -> Result<(), Failure> {
     let mut summaries = Vec::new();
     for (gpu, more) in &contexts {
         let summary = measure(gpu, more, &listed, &progress, || true)?;
-        progress.suspend(|| summary.print(args.profile.as_deref()))?;
+        progress.suspend(|| stdout::line(summary.to_text(args.profile.as_deref())))?;
         summaries.push(summary);
     }
     drop(progress);
@@ -114,6 +110,7 @@ pub fn measure(
     progress: &Progress,
     is_time: impl Fn() -> bool + Sync,
 ) -> Result<Summary, Failure> {
+    let begun = Instant::now();
     let summary = Mutex::new(Summary::new(gpu));
     let next = AtomicUsize::new(0);
     let work = |gpu: &GpuContext| {
@@ -130,14 +127,14 @@ pub fn measure(
             if index > 0 && index.is_multiple_of(NOTED) && progress.is_hidden() {
                 progress.note(&format!("{index} of {} cases begun", cases.len()));
             }
-            let begun = Instant::now();
+            let case_begun = Instant::now();
             let outcome = pollster::block_on(case.run(gpu));
             if let Err(error @ Error::DeviceLost { .. }) = outcome {
                 next.store(cases.len(), Ordering::Relaxed);
                 return Err(error);
             }
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-            let seconds = begun.elapsed().as_secs_f64();
+            let seconds = case_begun.elapsed().as_secs_f64();
             if let Some(fault) = summary.add(index, case, outcome, seconds) {
                 progress.note(&format!("failed: {case}: {fault}"));
             }
@@ -154,6 +151,6 @@ pub fn measure(
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
     let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
-    summary.finish(cases.len());
+    summary.finish(cases.len(), begun.elapsed().as_secs_f64());
     Ok(summary)
 }

@@ -1,20 +1,17 @@
-//! The results of the cases, as a table, JSON and Markdown.
+//! The results of many cases, as text, JSON and Markdown.
 
-use crate::failure::Failure;
-use crate::stdout;
+use crate::{Case, Outcome};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Instant;
 use wgpu_norm::{Algorithm, Error, GpuContext};
-use wgpu_norm_verify::{Case, Outcome};
 
-/// The results of the cases on one adapter.
+/// The results of cases on one adapter, and ways to show them.
+#[derive(Clone, Debug)]
 pub struct Summary {
     adapter: String,
     driver: String,
     backend: String,
-    begun: Instant,
     /// The time that the cases took together.
     seconds: f64,
     ran: Vec<Ran>,
@@ -23,6 +20,7 @@ pub struct Summary {
     out_of_time: usize,
 }
 
+#[derive(Clone, Debug)]
 struct Ran {
     /// The case's place in the list.
     index: usize,
@@ -43,6 +41,7 @@ struct Row {
 }
 
 impl Summary {
+    /// A summary for this adapter, without any case yet.
     pub fn new(gpu: &GpuContext) -> Self {
         let info = gpu.adapter_info();
         let driver = format!("{} {}", info.driver, info.driver_info);
@@ -50,7 +49,6 @@ impl Summary {
             adapter: info.name,
             driver: driver.trim().to_owned(),
             backend: info.backend.to_string(),
-            begun: Instant::now(),
             seconds: 0.0,
             ran: Vec::new(),
             unsupported: Vec::new(),
@@ -58,7 +56,7 @@ impl Summary {
         }
     }
 
-    /// Adds a case's outcome, and returns its fault, if any.
+    /// Adds the outcome of the case at this place of the list, which took this time, and returns its fault, if any.
     pub fn add(
         &mut self,
         index: usize,
@@ -77,7 +75,6 @@ impl Summary {
                 error,
                 fault,
             }) => (Some(algorithm), error, fault),
-            Ok(other) => (None, f64::INFINITY, Some(format!("{other:?}"))),
             Err(error) => (None, f64::INFINITY, Some(error.to_string())),
         };
         self.ran.push(Ran {
@@ -91,15 +88,15 @@ impl Summary {
         self.ran.last()?.fault.as_deref()
     }
 
-    /// Ends the run of `listed` cases, and sorts the results by their place in the list.
-    pub fn finish(&mut self, listed: usize) {
-        self.seconds = self.begun.elapsed().as_secs_f64();
+    /// Ends the run of a list of so many cases, which took this time, and sorts the results by their place in the list.
+    pub fn finish(&mut self, listed: usize, seconds: f64) {
+        self.seconds = seconds;
         self.out_of_time = listed.saturating_sub(self.ran.len() + self.unsupported.len());
         self.ran.sort_by_key(|ran| ran.index);
         self.unsupported.sort_by_key(|(index, ..)| *index);
     }
 
-    /// The number of cases that failed.
+    /// How many cases failed.
     pub fn failed(&self) -> usize {
         self.ran.iter().filter(|ran| ran.fault.is_some()).count()
     }
@@ -147,40 +144,40 @@ impl Summary {
         format!("{ran} {cases} in {:.1} s: {result}{not_run}", self.seconds)
     }
 
-    /// Prints the table, what was not run, and how to run each case that failed.
-    pub fn print(&self, profile: Option<&str>) -> Result<(), Failure> {
-        stdout::line(format_args!(
-            "{} ({}, {})",
-            self.adapter, self.backend, self.driver
-        ))?;
-        stdout::line(format_args!(
-            "  {:<24} {:<21} {:>5} {:>10}",
-            "operator", "algorithm", "cases", "error"
-        ))?;
+    /// The table, what was not run, and how to run each case that failed, with the profile that the run had.
+    pub fn to_text(&self, profile: Option<&str>) -> String {
+        let mut lines = vec![
+            format!("{} ({}, {})", self.adapter, self.backend, self.driver),
+            format!(
+                "  {:<24} {:<21} {:>5} {:>10}",
+                "operator", "algorithm", "cases", "error"
+            ),
+        ];
         for ((operator, algorithm), row) in self.rows() {
             let result = match row.failed {
                 0 => "ok".to_owned(),
                 failed => format!("{failed} FAILED"),
             };
-            stdout::line(format_args!(
+            lines.push(format!(
                 "  {operator:<24} {algorithm:<21} {:>5} {:>10.3}  {result}",
                 row.cases, row.largest
-            ))?;
+            ));
         }
         for (reason, count) in self.reasons() {
-            stdout::line(format_args!("  not supported: {count:>5}  {reason}"))?;
+            lines.push(format!("  not supported: {count:>5}  {reason}"));
         }
-        stdout::line(format_args!("  {}", self.verdict()))?;
-        stdout::line(
-            "  error: the largest one, in units of the tolerance; above 1 fails. Rounding to f16 or bf16 alone reaches almost 1.",
-        )?;
+        lines.push(format!("  {}", self.verdict()));
+        lines.push(
+            "  error: the largest one, in units of the tolerance; above 1 fails. Rounding to f16 or bf16 alone reaches almost 1."
+                .to_owned(),
+        );
         for ran in &self.ran {
             if let Some(fault) = &ran.fault {
-                stdout::line(format_args!("failed: {fault}"))?;
-                stdout::line(format_args!("  {}", self.command(&ran.case, profile)))?;
+                lines.push(format!("failed: {fault}"));
+                lines.push(format!("  {}", self.command(&ran.case, profile)));
             }
         }
-        Ok(())
+        lines.join("\n")
     }
 
     /// The command that runs a case alone.
