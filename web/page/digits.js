@@ -1,0 +1,185 @@
+// "What for?": two networks learn digits; their curves, and what they take a drawn digit for.
+
+import uPlot from "./uplot.js";
+import { drawing } from "./drawing.js";
+import { Runner } from "./runner.js";
+
+const RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4];
+const BATCHES = [16, 32, 64, 128];
+/** A rate at which norms make the difference. */
+const DEFAULTS = { rate: 0.3, batch: 64 };
+const SEED = 1;
+/** Steps between two looks at the images that the networks do not learn from. */
+const TEST_EVERY = 10;
+/** The training ends after this many epochs. */
+const EPOCHS = 5;
+
+const NAMES = ["with norms", "without"];
+
+/** The height of a chart, without its legend. */
+const HEIGHT = 160;
+
+/** A chart of one curve for each network. */
+const chart = (place, range) => {
+  let plot;
+  const make = (data) => {
+    plot?.destroy();
+    const style = getComputedStyle(document.documentElement);
+    const [ink, line] = [style.getPropertyValue("--soft"), style.getPropertyValue("--line")];
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+    const series = NAMES.map((label, network) => ({
+      label,
+      stroke: style.getPropertyValue(network ? "--without" : "--with"),
+      width: 2,
+      dash: network ? [6, 4] : undefined,
+      points: { show: false },
+    }));
+    const options = {
+      width: place.clientWidth || 300,
+      height: HEIGHT,
+      scales: { x: { time: false }, y: { range } },
+      axes: [axis, { ...axis, size: 44 }],
+      series: [{ label: "step" }, ...series],
+      legend: { live: false },
+      cursor: { show: false },
+    };
+    plot = new uPlot(options, data, place);
+  };
+  make([[], [], []]);
+  new ResizeObserver(() => plot.setSize({ width: place.clientWidth || 300, height: HEIGHT })).observe(place);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", () => make(plot.data));
+  return { show: (data) => plot.setData(data) };
+};
+
+const options = (select, values, chosen) => {
+  for (const value of values) select.add(new Option(value, value, value === chosen, value === chosen));
+};
+
+export const digitsPart = (call, failed) => {
+  const part = document.getElementById("digits");
+  const find = (selector) => part.querySelector(selector);
+  const [rate, batch, status] = [find(".rate"), find(".batch"), find(".status")];
+  const say = (text) => (status.textContent = text);
+  options(rate, RATES, DEFAULTS.rate);
+  options(batch, BATCHES, DEFAULTS.batch);
+
+  const loss = chart(find(".loss"), [0, 2.5]);
+  const accuracy = chart(find(".accuracy"), [0, 100]);
+  let losses;
+  let accuracies;
+  let begun = false;
+  let drawn = null;
+
+  const clear = () => {
+    [losses, accuracies] = [
+      [[], [], []],
+      [[], [], []],
+    ];
+    loss.show(losses);
+    accuracy.show(accuracies);
+  };
+  clear();
+
+  const begin = async () => {
+    clear();
+    await call("digits_begin", SEED, Number(rate.value), Number(batch.value));
+    begun = true;
+    await test(0);
+  };
+
+  const add = (curves, step, values) => {
+    curves[0].push(step);
+    // A curve that has left all numbers has a gap.
+    values.forEach((value, network) => curves[network + 1].push(Number.isFinite(value) ? value : null));
+  };
+
+  const test = async (step) => {
+    add(accuracies, step, await call("digits_accuracy"));
+    accuracy.show(accuracies);
+    await guess();
+  };
+
+  const step = async () => {
+    if (!begun) await begin();
+    const done = await call("digits_step");
+    add(losses, done.step, done.loss);
+    loss.show(losses);
+    const more = done.epoch < EPOCHS;
+    if (done.step % TEST_EVERY === 0 || !more) await test(done.step);
+    const latest = NAMES.map((name, network) => `${accuracies[network + 1].at(-1)?.toFixed(1) ?? "-"} % ${name}`);
+    say(`Epoch ${done.epoch.toFixed(1)}, step ${done.step}: ${latest.join(", ")} of the test images right.`);
+    begun = more;
+    return more;
+  };
+
+  const runner = new Runner(find(".run"), { start: "Train", pause: "Pause", resume: "Resume" }, {
+    step,
+    say,
+    fail: (error) => {
+      begun = false;
+      failed(say)(error);
+    },
+  });
+
+  const restart = async () => {
+    await runner.reset();
+    begun = false;
+    clear();
+    say("");
+    runner.start();
+  };
+  find(".restart").addEventListener("click", restart);
+  batch.addEventListener("change", restart);
+  rate.addEventListener("change", () => begun && call("digits_set_rate", Number(rate.value)).catch(failed(say)));
+
+  const headings = find(".guesses thead").insertRow();
+  const heading = (row, text, scope) => {
+    const head = document.createElement("th");
+    [head.scope, head.textContent] = [scope, text];
+    row.append(head);
+  };
+  for (const text of ["digit", ...Array(10).keys()]) heading(headings, text, "col");
+  const cells = NAMES.map((name) => {
+    const row = find(".guesses tbody").insertRow();
+    heading(row, name, "row");
+    return Array.from({ length: 10 }, () => row.insertCell());
+  });
+  const verdict = find(".guess");
+
+  const guess = async () => {
+    if (!drawn) {
+      verdict.textContent = "";
+      for (const cell of cells.flat()) {
+        cell.textContent = "";
+        cell.className = "";
+      }
+      return;
+    }
+    const found = await call("digits_guess", drawn);
+    // A network that has left all numbers takes it for nothing.
+    const best = found.map((row) => (row.every(Number.isFinite) ? row.indexOf(Math.max(...row)) : -1));
+    found.forEach((row, network) =>
+      row.forEach((probability, digit) => {
+        const cell = cells[network][digit];
+        cell.textContent = Number.isFinite(probability) ? Math.round(100 * probability) : "-";
+        cell.className = digit === best[network] ? "best" : "";
+      }),
+    );
+    const [normed, plain] = best.map((digit) => (digit < 0 ? "nothing" : digit));
+    verdict.textContent = `Taken for ${normed} with norms, ${plain} without.`;
+  };
+
+  drawing(find(".pad"), find(".seen"), find(".clear"), async (pixels) => {
+    drawn = pixels;
+    try {
+      if (!begun && pixels && losses[0].length === 0) {
+        verdict.textContent = "The networks have learnt nothing yet: train them first.";
+        return;
+      }
+      await guess();
+    } catch (error) {
+      failed((text) => (verdict.textContent = text))(error);
+    }
+  });
+};

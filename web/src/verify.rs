@@ -1,0 +1,79 @@
+//! "Is it right here?": the default list of `wgpu-norm verify`, one case at a time.
+
+use serde_json::{Value, json};
+use web_time::Instant;
+use wgpu_norm::{Error, GpuContext};
+use wgpu_norm_verify::{Case, Outcome, Summary, cases};
+
+/// The list, and what has been found so far.
+pub struct Verify {
+    cases: Vec<Case>,
+    summary: Summary,
+    seconds: f64,
+}
+
+impl Verify {
+    /// The list, of which nothing has run yet.
+    pub fn new(gpu: &GpuContext) -> Self {
+        Self {
+            cases: cases(false),
+            summary: Summary::new(gpu),
+            seconds: 0.0,
+        }
+    }
+
+    /// The number of cases.
+    pub fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.cases.is_empty()
+    }
+
+    /// Runs the case at this place of the list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceLost`] alone: any other error is the case's fault.
+    pub async fn run(&mut self, gpu: &GpuContext, index: usize) -> Result<Value, Error> {
+        let Some(case) = self.cases.get(index) else {
+            return Ok(Value::Null);
+        };
+        // The full list has thousands of pipelines, which no later case needs.
+        if index % 64 == 63 {
+            gpu.forget_pipelines();
+        }
+        let begun = Instant::now();
+        let outcome = case.run(gpu).await;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.seconds += seconds;
+        if let Err(error @ Error::DeviceLost { .. }) = outcome {
+            return Err(error);
+        }
+        let unsupported = match &outcome {
+            Ok(Outcome::Unsupported { reason }) => Some(reason.clone()),
+            _ => None,
+        };
+        let fault = self.summary.add(index, case, outcome, seconds);
+        Ok(json!({
+            "case": case.to_string(),
+            "operator": case.operation().name(),
+            "unsupported": unsupported,
+            "fault": fault,
+        }))
+    }
+
+    /// The results as a report has them.
+    pub fn verdict(&self) -> Value {
+        let mut summary = self.summary.clone();
+        summary.finish(self.cases.len(), self.seconds);
+        json!({
+            "passed": summary.failed() == 0,
+            "words": summary.verdict(),
+            "table": summary.to_markdown(),
+            "details": summary.to_json(),
+        })
+    }
+}
