@@ -1,5 +1,6 @@
 // "Is it right here?": runs verify's default list, and counts the outcomes by operation.
 
+import { announce } from "./announce.js";
 import { Runner } from "./runner.js";
 
 export const checkPart = (call, failed) => {
@@ -12,7 +13,6 @@ export const checkPart = (call, failed) => {
   let cases = 0;
   let next = 0;
   let wrong = 0;
-  let begun = false;
   let counts = new Map();
   let reasons = new Map();
 
@@ -50,6 +50,7 @@ export const checkPart = (call, failed) => {
     const cell = counts.get(operator)[column];
     cell.textContent = Number(cell.textContent) + 1;
     if (fault) {
+      if (wrong === 0) announce(`A case failed: ${id}`);
       wrong += 1;
       cell.classList.add("wrong");
       add(failures, `${id}: ${fault}.`, `wgpu-norm verify --case ${id}`);
@@ -57,7 +58,7 @@ export const checkPart = (call, failed) => {
       if (!reasons.has(unsupported)) reasons.set(unsupported, [0, add(lacks, "")]);
       const reason = reasons.get(unsupported);
       reason[0] += 1;
-      reason[1].textContent = `${reason[0]} not run here: ${unsupported}.`;
+      reason[1].textContent = `${reason[0]} not supported: ${unsupported}.`;
     }
   };
 
@@ -65,24 +66,19 @@ export const checkPart = (call, failed) => {
     cases = await call("verify_begin");
     [next, wrong, counts, reasons] = [0, 0, new Map(), new Map()];
     for (const list of [rows, failures, lacks]) list.replaceChildren();
-    begun = true;
   };
 
   const step = async () => {
-    if (!begun || next === cases) await begin();
+    if (next === cases) await begin();
     count(await call("verify_case", next));
     next += 1;
     progress.value = next / cases;
     const verdict = wrong ? `${wrong} wrong` : "all right";
     const more = next < cases;
     say(more ? `${next} of ${cases} cases: ${verdict} so far` : `${cases} cases: ${verdict}.`);
+    if (!more) announce(`The check is done: ${verdict}.`);
     return more;
   };
 
-  const runner = new Runner(find(".run"), { start: "Check", pause: "Pause", resume: "Resume" }, {
-    step,
-    say,
-    fail: failed(say),
-  });
-  return { runner, hasRun: () => next > 0 };
+  new Runner(find(".run"), { start: "Check", pause: "Pause", resume: "Resume" }, { step, say, fail: failed(say) });
 };

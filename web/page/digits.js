@@ -1,6 +1,7 @@
 // "What for?": two networks learn digits; their curves, and what they take a drawn digit for.
 
 import uPlot from "./uplot.js";
+import { announce } from "./announce.js";
 import { drawing } from "./drawing.js";
 import { Runner } from "./runner.js";
 
@@ -28,7 +29,7 @@ const chart = (place, range) => {
     const [ink, line] = [style.getPropertyValue("--soft"), style.getPropertyValue("--line")];
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const series = NAMES.map((label, network) => ({
-      label,
+      label: network ? `${label} (dashed)` : label,
       stroke: style.getPropertyValue(network ? "--without" : "--with"),
       width: 2,
       dash: network ? [6, 4] : undefined,
@@ -68,7 +69,8 @@ export const digitsPart = (call, failed) => {
   const accuracy = chart(find(".accuracy"), [0, 100]);
   let losses;
   let accuracies;
-  let begun = false;
+  /** Whether the next step begins a new training. */
+  let fresh = true;
   let drawn = null;
 
   const clear = () => {
@@ -82,15 +84,15 @@ export const digitsPart = (call, failed) => {
   clear();
 
   const begin = async () => {
+    fresh = false;
     clear();
     await call("digits_begin", SEED, Number(rate.value), Number(batch.value));
-    begun = true;
     await test(0);
   };
 
   const add = (curves, step, values) => {
     curves[0].push(step);
-    // A curve that has left all numbers has a gap.
+    // JSON has null for NaN, and a curve a gap.
     values.forEach((value, network) => curves[network + 1].push(Number.isFinite(value) ? value : null));
   };
 
@@ -101,7 +103,7 @@ export const digitsPart = (call, failed) => {
   };
 
   const step = async () => {
-    if (!begun) await begin();
+    if (fresh) await begin();
     const done = await call("digits_step");
     add(losses, done.step, done.loss);
     loss.show(losses);
@@ -109,7 +111,10 @@ export const digitsPart = (call, failed) => {
     if (done.step % TEST_EVERY === 0 || !more) await test(done.step);
     const latest = NAMES.map((name, network) => `${accuracies[network + 1].at(-1)?.toFixed(1) ?? "-"} % ${name}`);
     say(`Epoch ${done.epoch.toFixed(1)}, step ${done.step}: ${latest.join(", ")} of the test images right.`);
-    begun = more;
+    if (!more) {
+      fresh = true;
+      announce(status.textContent);
+    }
     return more;
   };
 
@@ -117,21 +122,18 @@ export const digitsPart = (call, failed) => {
     step,
     say,
     fail: (error) => {
-      begun = false;
+      fresh = true;
       failed(say)(error);
     },
   });
 
-  const restart = async () => {
-    await runner.reset();
-    begun = false;
-    clear();
-    say("");
+  find(".restart").addEventListener("click", () => {
+    fresh = true;
     runner.start();
-  };
-  find(".restart").addEventListener("click", restart);
-  batch.addEventListener("change", restart);
-  rate.addEventListener("change", () => begun && call("digits_set_rate", Number(rate.value)).catch(failed(say)));
+  });
+  // The buffers have room for a batch, so another size needs another training.
+  batch.addEventListener("change", () => (fresh = true));
+  rate.addEventListener("change", () => call("digits_set_rate", Number(rate.value)).catch(failed(say)));
 
   const headings = find(".guesses thead").insertRow();
   const heading = (row, text, scope) => {
@@ -157,7 +159,7 @@ export const digitsPart = (call, failed) => {
       return;
     }
     const found = await call("digits_guess", drawn);
-    // A network that has left all numbers takes it for nothing.
+    // A network whose numbers have become NaN takes it for nothing.
     const best = found.map((row) => (row.every(Number.isFinite) ? row.indexOf(Math.max(...row)) : -1));
     found.forEach((row, network) =>
       row.forEach((probability, digit) => {
@@ -166,20 +168,31 @@ export const digitsPart = (call, failed) => {
         cell.className = digit === best[network] ? "best" : "";
       }),
     );
-    const [normed, plain] = best.map((digit) => (digit < 0 ? "nothing" : digit));
-    verdict.textContent = `Taken for ${normed} with norms, ${plain} without.`;
+    const words = best.map((digit, network) => {
+      const name = `The network ${NAMES[network]}`;
+      return digit < 0 ? `${name} has diverged.` : `${name} takes it for ${digit}.`;
+    });
+    verdict.textContent = words.join(" ");
   };
 
-  drawing(find(".pad"), find(".seen"), find(".clear"), async (pixels) => {
+  const changed = async (pixels) => {
     drawn = pixels;
     try {
-      if (!begun && pixels && losses[0].length === 0) {
+      if (pixels && losses[0].length === 0) {
         verdict.textContent = "The networks have learnt nothing yet: train them first.";
         return;
       }
       await guess();
+      announce(verdict.textContent);
     } catch (error) {
       failed((text) => (verdict.textContent = text))(error);
     }
-  });
+  };
+  const pen = (down) => {
+    const [text, word] = [find(".pen"), down ? "The pen is down." : ""];
+    if (text.textContent === word) return;
+    text.textContent = word;
+    announce(word || "The pen is up.");
+  };
+  drawing({ pad: find(".pad"), seen: find(".seen"), clear: find(".clear"), changed, pen });
 };

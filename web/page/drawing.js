@@ -29,29 +29,37 @@ const seenPixels = (inked) => {
   return pixels;
 };
 
-const paint = (canvas, side, shade, ink) => {
+/** Fills a canvas with pixels from 0 to 1, in its text colour. */
+const paint = (canvas, side, pixel) => {
   const context = canvas.getContext("2d");
-  const image = context.createImageData(side, side);
+  context.clearRect(0, 0, side, side);
+  context.fillStyle = getComputedStyle(canvas).color;
   for (let place = 0; place < side * side; place++) {
-    image.data.set([...ink, Math.round(255 * shade(place))], 4 * place);
+    context.globalAlpha = pixel(place);
+    context.fillRect(place % side, Math.floor(place / side), 1, 1);
   }
-  context.putImageData(image, 0, 0);
+  context.globalAlpha = 1;
+  return context;
 };
 
-/** Lets people draw; `changed` gets the pixels, or null once the pad is empty. */
-export const drawing = (pad, seen, clear, changed) => {
+/**
+ * Lets people draw on a pad; `changed` gets the pixels, or null once the pad is empty, and `pen` whether the keyboard's
+ * pen is down.
+ */
+export const drawing = ({ pad, seen, clear, changed, pen }) => {
   const inked = new Array(SIDE * SIDE).fill(false);
   let cursor = { x: SIDE / 2, y: SIDE / 4 };
   let showsCursor = false;
   let last = null;
 
   const show = () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const ink = dark ? [232, 233, 234] : [29, 31, 33];
-    const at = Math.round(cursor.y) * SIDE + Math.round(cursor.x);
-    paint(pad, SIDE, (place) => (inked[place] ? 1 : showsCursor && place === at ? 0.5 : 0), ink);
+    const context = paint(pad, SIDE, (place) => Number(inked[place]));
+    if (showsCursor) {
+      context.fillStyle = getComputedStyle(pad).accentColor;
+      context.fillRect(cursor.x - 1, cursor.y - 1, 3, 3);
+    }
     const pixels = seenPixels(inked);
-    paint(seen, SEEN, (place) => pixels?.[place] ?? 0, ink);
+    paint(seen, SEEN, (place) => pixels?.[place] ?? 0);
     return pixels;
   };
 
@@ -78,13 +86,14 @@ export const drawing = (pad, seen, clear, changed) => {
     };
   };
   pad.addEventListener("pointerdown", (event) => {
+    if (!event.isPrimary || event.button) return;
     pad.setPointerCapture(event.pointerId);
     last = place(event);
     dot(last);
     show();
   });
   pad.addEventListener("pointermove", (event) => {
-    if (!last) return;
+    if (!last || !event.isPrimary) return;
     const next = place(event);
     stroke(last, next);
     last = next;
@@ -100,6 +109,10 @@ export const drawing = (pad, seen, clear, changed) => {
 
   const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   let painting = false;
+  const lift = (down) => {
+    painting = down;
+    pen(down);
+  };
   pad.addEventListener("keydown", (event) => {
     const move = moves[event.key];
     if (!move && event.key !== " ") return;
@@ -108,14 +121,20 @@ export const drawing = (pad, seen, clear, changed) => {
     if (move) {
       const within = (value) => Math.min(SIDE - 1, Math.max(0, value));
       cursor = { x: within(cursor.x + move[0]), y: within(cursor.y + move[1]) };
-    } else painting = !painting;
+    } else lift(!painting);
     showsCursor = true;
     if (painting) stroke(from, cursor);
     const pixels = show();
     if (painting) changed(pixels);
   });
+  // A pointer focuses the pad too, but needs no cursor.
+  pad.addEventListener("focus", () => {
+    showsCursor = pad.matches(":focus-visible");
+    show();
+  });
   pad.addEventListener("blur", () => {
-    [painting, showsCursor] = [false, false];
+    showsCursor = false;
+    lift(false);
     show();
   });
 

@@ -1,6 +1,8 @@
 // Work in steps that a button starts, pauses and goes on with. One part works at a time, so that none disturbs another's
 // measurement, and none works while nobody sees the page.
 
+import { announce } from "./announce.js";
+
 let active = null;
 
 const shown = () =>
@@ -29,17 +31,13 @@ export class Runner {
     this.#button = button;
     this.#words = words;
     this.#work = work;
-    this.reset();
+    this.#stop(words.start);
     button.addEventListener("click", () => (this.#running ? this.pause() : this.start()));
-  }
-
-  get running() {
-    return this.#running;
   }
 
   start() {
     if (this.#running) return;
-    if (active !== this) active?.pause();
+    active?.pause();
     active = this;
     this.#running = true;
     this.#button.textContent = this.#words.pause;
@@ -48,36 +46,27 @@ export class Runner {
   }
 
   pause() {
-    if (!this.#running) return;
-    this.#running = false;
-    this.#button.textContent = this.#words.resume;
+    if (this.#running) this.#stop(this.#words.resume);
   }
 
-  /** Waits for the step under way, and offers to start anew. */
-  async reset() {
+  #stop(word) {
     this.#running = false;
-    this.#button.textContent = this.#words.start;
-    await this.#loop;
+    this.#button.textContent = word;
   }
 
   async #run() {
+    const { step, say, fail } = this.#work;
     try {
       while (this.#running) {
         if (document.hidden) {
-          this.#work.say("Paused while this tab is hidden.");
+          say("Paused while this tab is hidden.");
           await shown();
-          this.#work.say("");
-          continue;
-        }
-        if (!(await this.#work.step())) {
-          this.#running = false;
-          this.#button.textContent = this.#words.start;
-        }
+        } else if (!(await step())) this.#stop(this.#words.start);
       }
     } catch (error) {
-      this.#running = false;
-      this.#button.textContent = this.#words.start;
-      this.#work.fail(error);
+      this.#stop(this.#words.start);
+      fail(error);
+      announce(error.message);
     }
   }
 }

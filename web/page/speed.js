@@ -1,11 +1,12 @@
 // "How fast?": measures cases, draws each as a bar beside a copy, and saves the report.
 
+import { announce } from "./announce.js";
 import { Runner } from "./runner.js";
 
 /** The fraction of a copy at the end of a bar: a gradient that reads everything once. */
 const MOST = 5 / 3;
 
-export const speedPart = (call, failed, about, check) => {
+export const speedPart = (call, failed, about) => {
   const part = document.getElementById("speed");
   const find = (selector) => part.querySelector(selector);
   const [progress, status, bars, save] = [find("progress"), find(".status"), find(".bars"), find(".save")];
@@ -14,7 +15,6 @@ export const speedPart = (call, failed, about, check) => {
   let cases = [];
   let timing = "";
   let next = 0;
-  let begun = false;
   let groups = new Map();
 
   const element = (name, className, text = "") => {
@@ -29,6 +29,7 @@ export const speedPart = (call, failed, about, check) => {
     const label = words.filter(Boolean).join(" ");
     if (!groups.has(label)) {
       const row = element("div", "row");
+      row.setAttribute("role", "listitem");
       row.append(element("div", "label", label));
       bars.append(row);
       groups.set(label, row);
@@ -36,36 +37,37 @@ export const speedPart = (call, failed, about, check) => {
     return groups.get(label);
   };
 
-  const show = (one, { row, skipped }) => {
+  const show = (one, { row, reason }) => {
     const cell = element("div", `cell ${one.dtype}`);
     const [bar, filled] = [element("div", "bar"), element("span", "")];
     bar.append(filled);
-    let text = "not here";
+    let text = "";
     if (row) {
       const [{ bytes, fraction_of_copy: fraction }] = row.models;
       filled.style.width = `${(100 * Math.min(fraction, MOST)) / MOST}%`;
       text = `${(bytes / row.time_ms / 1e6).toFixed(1)} GB/s, ${Math.round(100 * fraction)} %`;
-      cell.title = `${row.kernel}: ${row.time_ms.toPrecision(3)} ms; a copy moves ${row.copy_gb_per_s.toFixed(1)} GB/s`;
-    } else cell.title = skipped;
+    }
     cell.append(element("span", "type", one.dtype), bar, element("span", "number", text));
     group(one).append(cell);
+    if (reason) group(one).append(element("div", "reason", reason));
   };
 
   const begin = async () => {
     say("Preparing …");
     ({ cases, timing } = await call("speed_begin", about.adapter));
-    [next, groups, begun] = [0, new Map(), true];
+    [next, groups] = [0, new Map()];
     bars.replaceChildren();
   };
 
   const step = async () => {
-    if (!begun || next === cases.length) await begin();
+    if (next === cases.length) await begin();
     show(cases[next], await call("speed_case", next));
     next += 1;
     progress.value = next / cases.length;
     save.disabled = false;
     const more = next < cases.length;
     say(more ? `${next} of ${cases.length} cases` : `${cases.length} cases, by ${timing}.`);
+    if (!more) announce("The measurement is done.");
     return more;
   };
 
@@ -73,12 +75,11 @@ export const speedPart = (call, failed, about, check) => {
 
   save.addEventListener("click", async () => {
     try {
-      const report = await call("report", check.hasRun());
+      const report = await call("report", `${new Date().toISOString().slice(0, 19)}Z`);
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([JSON.stringify(report)], { type: "application/json" }));
       link.download = "report.json";
       link.click();
-      URL.revokeObjectURL(link.href);
     } catch (error) {
       failed(say)(error);
     }

@@ -5,16 +5,18 @@ import init, { Page } from "./pkg/wgpu_norm_page.js";
 
 let page;
 
-const functions = {
-  async open(limits) {
+const open = async (limits) => {
+  try {
     await init();
-    page = await Page.open(limits === "default");
-    const about = JSON.parse(page.about());
-    // What browsers tell of an adapter is less than a driver's name, and wgpu hides some of it.
-    const info = (await navigator.gpu?.requestAdapter())?.info ?? {};
-    const name = [info.vendor, info.architecture, info.description].filter(Boolean).join(" ");
-    return { ...about, adapter: name || about.adapter, software: Boolean(info.isFallbackAdapter) };
-  },
+  } catch (error) {
+    throw Object.assign(error, { name: "Worker" });
+  }
+  page = await Page.open(limits === "default");
+  const about = JSON.parse(page.about());
+  // JavaScript learns more of an adapter's name than wgpu does. The program asks for the same adapter.
+  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: "high-performance" });
+  const { vendor, architecture, description } = adapter?.info ?? {};
+  return { ...about, adapter: [vendor, architecture, description].filter(Boolean).join(" ") || about.adapter };
 };
 
 /** Calls a method of the program by name; texts that it returns are JSON. */
@@ -28,7 +30,7 @@ let queue = Promise.resolve();
 self.addEventListener("message", ({ data: { id, name, args } }) => {
   queue = queue.then(async () => {
     try {
-      const result = await (functions[name]?.(...args) ?? ofPage(name, args));
+      const result = name === "open" ? await open(...args) : await ofPage(name, args);
       self.postMessage({ id, result });
     } catch (error) {
       self.postMessage({ id, error: { name: error?.name ?? "Error", message: error?.message ?? String(error) } });

@@ -1,5 +1,5 @@
-//! What the page's worker calls: a device, opened once, and the page's three parts on it. Results are JSON; a number
-//! that is none is null.
+//! What the page's worker calls: a device, opened once, and the page's three parts on it. Results are JSON; NaN
+//! becomes null.
 
 pub mod digits;
 pub mod speed;
@@ -22,14 +22,6 @@ fn js(error: Error) -> JsValue {
     let error = js_sys::Error::new(&error.to_string());
     error.set_name(name);
     error.into()
-}
-
-/// An error of the digits' networks for JavaScript.
-fn of_digits(error: digits::Error) -> JsValue {
-    match error {
-        digits::Error::Gpu(error) => js(error),
-        error => JsError::new(&error.to_string()).into(),
-    }
 }
 
 fn not_begun() -> JsValue {
@@ -67,7 +59,7 @@ impl Page {
         let profile = self.gpu.profile();
         json!({
             "adapter": info.name,
-            "driver": format!("{} {}", info.driver, info.driver_info).trim(),
+            "software": speed::is_software(&self.gpu),
             "types": supported.map(|dtype| dtype.to_string()).collect::<Vec<_>>(),
             "storage_buffers": profile.max_storage_buffers,
             "invocations": profile.max_invocations,
@@ -104,27 +96,27 @@ impl Page {
         Ok(begun.to_string())
     }
 
-    /// Measures a case: its row, or why it is skipped.
+    /// Measures a case: its row, or the reason why there is none.
     pub async fn speed_case(&mut self, index: usize) -> Result<String, JsValue> {
         let speed = self.speed.as_mut().ok_or_else(not_begun)?;
         match speed.measure(index).await {
             Ok(row) => Ok(json!({ "row": row }).to_string()),
             Err(error @ Error::DeviceLost { .. }) => Err(js(error)),
-            Err(error) => Ok(json!({ "skipped": error.to_string() }).to_string()),
+            Err(error) => Ok(json!({ "reason": error.to_string() }).to_string()),
         }
     }
 
-    /// report.json, with the verdict of the cases that have run, if any.
-    pub fn report(&self, verified: bool) -> Result<String, JsValue> {
+    /// report.json, with the verdict of the cases that have run, if any. The date is in UTC, like 2025-01-31T12:00:00Z.
+    pub fn report(&self, date: String) -> Result<String, JsValue> {
         let speed = self.speed.as_ref().ok_or_else(not_begun)?;
-        Ok(speed.report(verified.then(|| self.verify.verdict())))
+        Ok(speed.report(self.verify.verdict(), date))
     }
 
     /// Networks that have learnt nothing.
     pub fn digits_begin(&mut self, seed: u32, rate: f32, batch: usize) -> Result<(), JsValue> {
         let seed = seed.into();
         let training = Training::new(&self.gpu, Settings { seed, rate, batch });
-        self.training = Some(training.map_err(of_digits)?);
+        self.training = Some(training.map_err(js)?);
         Ok(())
     }
 
@@ -138,14 +130,14 @@ impl Page {
     /// Both networks learn from a batch: the numbers of steps and epochs so far, and the losses.
     pub async fn digits_step(&mut self) -> Result<String, JsValue> {
         let training = self.training.as_mut().ok_or_else(not_begun)?;
-        let step = training.step().await.map_err(of_digits)?;
+        let step = training.step().await.map_err(js)?;
         Ok(json!({ "step": step.step, "epoch": step.epoch, "loss": step.loss }).to_string())
     }
 
     /// The percentage of the test images that each network recognizes.
     pub async fn digits_accuracy(&self) -> Result<String, JsValue> {
         let training = self.training.as_ref().ok_or_else(not_begun)?;
-        let accuracy = training.accuracy().await.map_err(of_digits)?;
+        let accuracy = training.accuracy().await.map_err(js)?;
         Ok(json!(accuracy).to_string())
     }
 
@@ -155,13 +147,8 @@ impl Page {
         let pixels = pixels
             .try_into()
             .map_err(|_| JsError::new("expected 64 pixels"))?;
-        let guess = training.guess(&pixels).await.map_err(of_digits)?;
+        let guess = training.guess(&pixels).await.map_err(js)?;
         Ok(json!(guess).to_string())
-    }
-
-    /// Ends the device, as a browser does that takes it away: for the page's test.
-    pub fn lose_device(&self) {
-        self.gpu.device().destroy();
     }
 }
 

@@ -65,15 +65,18 @@ impl Verify {
         }))
     }
 
-    /// The results as a report has them.
-    pub fn verdict(&self) -> Value {
+    /// The results as a report has them, if any case has run.
+    pub fn verdict(&self) -> Option<Value> {
+        if self.seconds == 0.0 {
+            return None;
+        }
         let mut summary = self.summary.clone();
         summary.finish(self.cases.len(), self.seconds);
-        json!({
+        Some(json!({
             "passed": summary.failed() == 0,
             "words": summary.verdict(),
             "table": summary.to_markdown(),
             "details": summary.to_json(),
-        })
+        }))
     }
 }

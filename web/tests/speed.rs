@@ -63,7 +63,7 @@ fn small_cases_and_their_report() {
         let verify = json!({
             "passed": true, "words": "2 cases", "table": "| a |\n|---|\n", "details": {"seconds": 6.0},
         });
-        let text = speed.report(Some(verify));
+        let text = speed.report(Some(verify), "2025-01-31T12:00:00Z".to_owned());
         let report: Value = serde_json::from_str(&text).expect("JSON");
         let rows = report["results"].as_array().expect("rows");
         assert_eq!(rows.len(), 2);
@@ -207,7 +207,8 @@ fn the_whole_list() {
         println!("{:.1} s; {}", begin.elapsed().as_secs_f64(), speed.timing());
         if let Some(folder) = std::env::var_os("SPEED_REPORT") {
             let path = Path::new(&folder).join("report.json");
-            std::fs::write(path, speed.report(None)).expect("a file");
+            std::fs::write(path, speed.report(None, "2025-01-31T12:00:00Z".to_owned()))
+                .expect("a file");
         }
     });
 }

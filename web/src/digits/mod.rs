@@ -10,7 +10,6 @@ mod batch_norm;
 mod batches;
 #[path = "../../../examples/digits/data.rs"]
 mod data;
-mod error;
 #[doc(hidden)]
 pub mod kernel;
 #[doc(hidden)]
@@ -20,8 +19,6 @@ pub mod network;
 #[doc(hidden)]
 pub mod param;
 
-pub use error::Error;
-
 use batches::Batches;
 use data::{Digits, PIXELS};
 use kernel::{Kernels, record};
@@ -29,7 +26,7 @@ use network::{CLASSES, Network, Program, Weights};
 use param::{upload, zeros};
 use std::ops::RangeInclusive;
 use wgpu_norm::wgpu::Buffer;
-use wgpu_norm::{GpuContext, bytemuck};
+use wgpu_norm::{Error, GpuContext, bytemuck};
 use wgpu_norm_verify::Random;
 
 /// The images that are kept for the test, a fifth.
@@ -88,11 +85,11 @@ impl Training {
     ///
     /// # Errors
     ///
-    /// [`Error::Batch`] for a batch size out of range, and errors of the GPU.
+    /// [`Error::Argument`] for a batch size out of range, and errors of the GPU.
     pub fn new(gpu: &GpuContext, settings: Settings) -> Result<Self, Error> {
         let Settings { seed, rate, batch } = settings;
         if !BATCHES.contains(&batch) {
-            return Err(Error::Batch(batch));
+            return Err(Error::argument("batch", "from 8 to 256 images", batch));
         }
         let mut random = Random::new(seed);
         let (train, test) = Digits::all().split(TEST, &mut random);

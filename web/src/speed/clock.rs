@@ -15,7 +15,7 @@ const LEAST_STAMPED: f64 = 2.0;
 const LEAST_WALL: f64 = 20.0;
 
 /// The steps of the clock that a sample takes at least.
-const STEPS: f64 = 20.0;
+const STEPS: f64 = 100.0;
 
 /// The most runs in a sample.
 const MOST_RUNS: usize = 4096;
@@ -79,6 +79,11 @@ impl Clock {
                 duration(self.host_step)
             ),
         }
+    }
+
+    /// A host's time, if it is long enough to be told from none.
+    pub fn resolved(&self, ms: f64) -> Option<f64> {
+        (ms > 10.0 * self.host_step).then_some(ms)
     }
 
     /// The number of runs that make a sample long enough.

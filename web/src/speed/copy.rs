@@ -18,7 +18,7 @@ const KERNELS: [(u32, u32); 7] = [
 ];
 
 /// The largest buffer of a copy. A larger copy goes through smaller ones, several times.
-const LARGEST: u64 = 1 << 28;
+const LARGEST: u64 = 1 << 26;
 
 /// Samples of each kernel.
 const TRIALS: usize = 5;
@@ -29,8 +29,9 @@ pub struct Copier {
     /// Of all kernels, so that they share buffers.
     layout: wgpu::BindGroupLayout,
     kernels: Vec<Kernel>,
-    /// The fastest.
+    /// The fastest, and the bytes of the copies that were compared.
     best: usize,
+    compared: u64,
 }
 
 #[derive(Clone)]
@@ -69,12 +70,13 @@ impl Copier {
                 kernels: kernels.collect(),
                 layout,
                 best: 0,
+                compared: 0,
             })
         };
         scoped(gpu, "copy kernels", 0, create).await
     }
 
-    /// Finds the fastest kernel for copies of this many bytes. Samples are taken in turns, so that other load on the
+    /// Finds the fastest kernel for copies of this many bytes, unless it is known for about as many. Samples are taken in turns, so that other load on the
     /// machine affects all kernels alike.
     pub async fn choose(
         &mut self,
@@ -82,6 +84,9 @@ impl Copier {
         bytes: u64,
         pattern: &wgpu::Buffer,
     ) -> Result<(), Error> {
+        if bytes <= 2 * self.compared && self.compared <= 2 * bytes {
+            return Ok(());
+        }
         let mut copies = self.prepare(bytes, pattern).await?;
         let runs = clock.runs(&copies).await?;
         let mut samples = vec![Vec::new(); self.kernels.len()];
@@ -98,6 +103,7 @@ impl Copier {
         let times = samples.iter().map(|samples| median(samples));
         let least = times.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
         self.best = least.map_or(0, |(index, _)| index);
+        self.compared = bytes;
         Ok(())
     }
 

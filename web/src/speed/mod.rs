@@ -8,7 +8,9 @@
 //! | `copy`, `subject` | the work that is timed: copies, operators on their buffers |
 //! | `report` | report.json, which the command turns into its page |
 //!
-//! The method is that of the command (docs/measuring-a-gpu.md), except where a browser has less: see `clock`.
+//! The method is that of the command (docs/measuring-a-gpu.md), with less of everything, since it is for a glance: sets of
+//! buffers take 256 MB in turns, a case has 7 samples, a copy loads four words of 32 bits, and see `clock` for what a
+//! browser lacks.
 
 mod cases;
 mod clock;
@@ -17,7 +19,7 @@ mod device;
 mod report;
 mod subject;
 
-pub use cases::{Case, Op, Set};
+pub use cases::{Case, Op, Set, is_software};
 pub use report::{Model, Row};
 
 use clock::{Clock, median};
@@ -37,6 +39,8 @@ pub struct Speed {
     name: Option<String>,
     clock: Clock,
     copier: Copier,
+    /// A small buffer, which can be read while the device is there.
+    alive: wgpu::Buffer,
     /// Random numbers of each type.
     patterns: HashMap<DType, wgpu::Buffer>,
     cases: Vec<(Case, Outcome)>,
@@ -66,17 +70,17 @@ impl Speed {
             true => (8 << 20, 5),
             false => (64 << 20, 7),
         };
-        let mut copier = Copier::new(gpu).await?;
+        let copier = Copier::new(gpu).await?;
         let copies = copier.prepare(probe, &pattern).await?;
-        let mut clock = Clock::new(gpu, &copies).await?;
+        let clock = Clock::new(gpu, &copies).await?;
         drop(copies);
-        copier.choose(&mut clock, probe, &pattern).await?;
         let cases = cases.into_iter().map(|case| (case, Outcome::Due));
         Ok(Self {
             gpu: gpu.clone(),
             name: None,
             clock,
             copier,
+            alive: gpu.upload("alive", &[0; 4])?,
             patterns: HashMap::from([(DType::F32, pattern)]),
             cases: cases.collect(),
             rounds,
@@ -130,11 +134,20 @@ impl Speed {
     }
 
     /// report.json of what was measured so far. `verify` is a verdict as the command writes it: an object of `passed`,
-    /// `words`, `table` (Markdown) and `details`.
-    pub fn report(&self, verify: Option<Value>) -> String {
+    /// `words`, `table` (Markdown) and `details`. The date is in UTC, like 2025-01-31T12:00:00Z.
+    pub fn report(&self, verify: Option<Value>, date: String) -> String {
         let name = self.name.as_deref();
         let timing = self.clock.method();
-        Report::new(&self.gpu, name, timing, &self.cases, self.seconds, verify).to_json()
+        Report::new(
+            &self.gpu,
+            name,
+            timing,
+            &self.cases,
+            self.seconds,
+            verify,
+            date,
+        )
+        .to_json()
     }
 
     async fn row(&mut self, case: &Case) -> Result<Row, Error> {
@@ -146,6 +159,9 @@ impl Speed {
         };
         self.patterns.insert(case.dtype, pattern.clone());
         let subject = Subject::new(gpu, case, &plan, &pattern).await?;
+        self.copier
+            .choose(clock, case.copied_bytes(), &pattern)
+            .await?;
         let copies = self.copier.prepare(case.copied_bytes(), &pattern).await?;
         let runs = clock.runs(&subject).await?;
         let copy_runs = clock.runs(&copies).await?;
@@ -164,6 +180,9 @@ impl Speed {
         let time_ms = clock.per_run(&times, runs, &empties)?;
         let copy = gb_per_s(copies.bytes(), clock.per_run(&copied, copy_runs, &empties)?);
         let (wall_ms, empty_ms) = (median(&walls), median(&empties));
+        // In a browser, work on a lost device ends at once; only reading says so.
+        gpu.submit_and_read(|_| {}, std::slice::from_ref(&self.alive))
+            .await?;
         let models = case.models().map(|times| {
             let bytes = case.bytes(times);
             Model {
@@ -184,10 +203,10 @@ impl Speed {
             samples: Some(times.len() as u64),
             time_ms,
             wall_ms,
-            empty_submission_ms: Some(empty_ms),
-            over_empty_ms: Some(wall_ms - empty_ms),
+            empty_submission_ms: clock.resolved(empty_ms),
+            over_empty_ms: clock.resolved(wall_ms - empty_ms),
             record_us: clock.record(&subject) * 1e3,
-            record_between_us: Some(median(&records) * 1e3),
+            record_between_us: clock.resolved(median(&records)).map(|ms| ms * 1e3),
             copy_gb_per_s: Some(copy),
             copy_kernel: Some(copies.kernel()),
             portable_copy_gb_per_s: Some(copy),
