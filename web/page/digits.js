@@ -18,7 +18,7 @@ const EPOCHS = 5;
 const NAMES = ["with norms", "without"];
 
 /** The height of a chart, without its legend. */
-const HEIGHT = 160;
+const HEIGHT = 135;
 
 /** A chart of one curve for each network. */
 const chart = (place, range) => {
