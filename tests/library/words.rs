@@ -42,11 +42,13 @@ fn words_that_were_given_up_stay_so() {
         "examples",
         "benches",
         "docs",
+        "web/src",
+        "web/page",
     ] {
         files(&root.join(folder), &mut all);
     }
     let is_text = |path: &std::path::PathBuf| {
-        let known = ["rs", "wgsl", "md"];
+        let known = ["rs", "wgsl", "md", "js", "html"];
         path.extension()
             .is_some_and(|own| known.iter().any(|k| *k == own))
     };
