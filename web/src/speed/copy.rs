@@ -1,6 +1,7 @@
 //! The copy bandwidth: a kernel that moves as many bytes as a case does under its plain model, half of them read and half
 //! written, four words of 32 bits to a load.
 
+use super::cases::is_software;
 use super::clock::{Clock, median};
 use super::device::{Buffers, Work, fill, next, scoped, sets, warm};
 use std::cell::Cell;
@@ -76,7 +77,8 @@ impl Copier {
         scoped(gpu, "copy kernels", 0, create).await
     }
 
-    /// Finds the fastest kernel for copies of this many bytes, unless it is known for about as many. Samples are taken in turns, so that other load on the
+    /// Finds the fastest kernel for copies of this many bytes, unless it is known for about as many; on a CPU, where that
+    /// takes seconds, for any number. Samples are taken in turns, so that other load on the
     /// machine affects all kernels alike.
     pub async fn choose(
         &mut self,
@@ -84,7 +86,8 @@ impl Copier {
         bytes: u64,
         pattern: &wgpu::Buffer,
     ) -> Result<(), Error> {
-        if bytes <= 2 * self.compared && self.compared <= 2 * bytes {
+        let about_as_many = bytes <= 2 * self.compared && self.compared <= 2 * bytes;
+        if about_as_many || (self.compared > 0 && is_software(&self.gpu)) {
             return Ok(());
         }
         let mut copies = self.prepare(bytes, pattern).await?;
