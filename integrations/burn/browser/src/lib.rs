@@ -69,7 +69,7 @@ pub async fn test() {
         (Norm::Rms { begin_axis: -1 }, rms),
     ];
     for dtype in [FloatDType::F32, FloatDType::F16] {
-        if !device.supports_dtype(dtype.into()) {
+        if !device.supports_dtype(dtype) {
             log(&format!("skipped: {dtype:?}, which the device lacks"));
             continue;
         }
