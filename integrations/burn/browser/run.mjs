@@ -7,7 +7,9 @@ import { launch, serve } from "../../../web/test/browser.mjs";
 const { server, url } = await serve(import.meta.dirname);
 const browser = await launch();
 const page = await browser.newPage();
-page.on("console", (message) => console.log(message.text()));
+page.on("console", (message) => {
+  if (!message.location().url.endsWith("favicon.ico")) console.log(message.text());
+});
 // A panic in the program leaves its promise pending.
 const failure = new Promise((_, reject) => {
   page.on("pageerror", reject);
