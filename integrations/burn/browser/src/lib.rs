@@ -1,5 +1,5 @@
-//! Runs burn-wgpu-norm's layers under Burn's WebGPU backend, and compares outputs and gradients with wgpu-norm's float64
-//! reference, within its tolerance.
+//! Runs burn-wgpu-norm's layers under Burn's WebGPU backend, and compares outputs and gradients with wgpu-norm's
+//! float64 reference, within its tolerance.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
