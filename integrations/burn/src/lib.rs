@@ -15,7 +15,7 @@
 //! compiles its kernels to WGSL, as with its feature `wgpu`. With `vulkan` or `metal` it compiles to SPIR-V or MSL;
 //! create the device with [`init`] then.
 //!
-//! Native only: browsers provide devices asynchronously, and nobody has tried these layers there.
+//! In a browser, create the device with [`init_async`] before it is used, and read tensors with `into_data_async`.
 
 #![recursion_limit = "256"]
 
@@ -32,15 +32,41 @@ pub use device::{RegisterError, register};
 pub use way::{Counts, Way, counts, force, way};
 
 use burn::tensor::Device;
-use burn::tensor::wgpu::WgpuInitError;
+use burn::tensor::wgpu::{WgpuInitError, WgpuSetup};
 
 /// Creates Burn's default wgpu device and registers its handles with wgpu-norm. Call it before the device is used.
 ///
 /// # Errors
 ///
 /// If there is no device, or it is already in use.
+#[cfg(not(target_family = "wasm"))]
 pub fn init() -> Result<Device, WgpuInitError> {
-    let (device, setup) = Device::wgpu_options().init_with_setup()?;
+    registered(Device::wgpu_options().init_with_setup()?)
+}
+
+/// The same, asynchronously. In a browser nothing else creates a device: Burn panics if one is used before.
+///
+/// ```no_run
+/// use burn::tensor::Tensor;
+/// use burn_wgpu_norm::nn::RmsNormConfig;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let device = burn_wgpu_norm::init_async().await?;
+/// let layer = RmsNormConfig::new(8).init(&device);
+/// let dst = layer.forward(Tensor::<2>::ones([3, 8], &device));
+/// let data = dst.into_data_async().await?; // into_data panics in a browser
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// If there is no device, or it is already in use.
+pub async fn init_async() -> Result<Device, WgpuInitError> {
+    registered(Device::wgpu_options().init_with_setup_async().await?)
+}
+
+fn registered((device, setup): (Device, WgpuSetup)) -> Result<Device, WgpuInitError> {
     register(&device, &setup).map_err(|error| WgpuInitError::Registration {
         message: error.to_string(),
     })?;

@@ -20,8 +20,9 @@ pub fn profile(properties: &DeviceProperties) -> Profile {
     profile.max_storage_buffers = hardware.max_bindings;
     profile.max_workgroup_storage =
         u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX);
-    // CubeCL reports this for no software driver.
-    let subgroups = properties.features.plane.contains(Plane::Ops)
+    // CubeCL reports this for no software driver. A browser's compiler requires a line for it that naga rejects.
+    let subgroups = !cfg!(target_family = "wasm")
+        && properties.features.plane.contains(Plane::Ops)
         && hardware.plane_size_min == hardware.plane_size_max;
     profile.subgroup_size = match subgroups {
         true => hardware.plane_size_max,
