@@ -7,7 +7,8 @@
 #                               untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
 #   scripts/test.sh --release   in addition, every element type with every kernel on every adapter, every text of every
 #                               kernel, a hundred thousand random plans, verify's full list, the oldest Rust, the
-#                               packages and what they depend on, the application with egui, and the page: hours
+#                               packages and what they depend on, the application with egui, the page, and Burn in
+#                               a browser: hours
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters that the tests require: a comma-separated list of lavapipe,
@@ -211,6 +212,8 @@ if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
     scripts/test-egui.sh target/egui.png
     heading "the page"
     scripts/test-page.sh
+    heading "Burn's layers in a browser"
+    scripts/test-burn-browser.sh
 fi
 
 heading "kernels through Tint"
