@@ -21,4 +21,9 @@ cp -r page/* pkg dist
 cp node_modules/uplot/dist/uPlot.esm.js dist/uplot.js
 cp node_modules/uplot/dist/uPlot.min.css dist/uplot.css
 program=pkg/wgpu_norm_page_bg.wasm
-echo "page: web/dist; the program has $(wc -c <$program) bytes, $(gzip -9c $program | wc -c) compressed"
+compressed=$(gzip -9c $program | wc -c)
+echo "page: web/dist; the program has $(wc -c <$program) bytes, $compressed compressed"
+[ "$compressed" -le 2000000 ] || {
+    echo "build-page: the program is larger than 2 MB" >&2
+    exit 1
+}
