@@ -63,13 +63,17 @@ export const checkPart = (call, failed) => {
   };
 
   const begin = async () => {
-    cases = await call("verify_begin");
+    cases = await call("verify_begin", new URLSearchParams(location.search).get("cases") ?? "");
     [next, wrong, counts, reasons] = [0, 0, new Map(), new Map()];
     for (const list of [rows, failures, lacks]) list.replaceChildren();
   };
 
   const step = async () => {
     if (next === cases) await begin();
+    if (cases === 0) {
+      say("No case has such words in its ID.");
+      return false;
+    }
     count(await call("verify_case", next));
     next += 1;
     progress.value = next / cases;

@@ -44,7 +44,7 @@ impl Page {
         console_error_panic_hook::set_once();
         let gpu = context(default_limits).await?;
         Ok(Self {
-            verify: Verify::new(&gpu),
+            verify: Verify::new(&gpu, ""),
             speed: None,
             training: None,
             gpu,
@@ -68,9 +68,10 @@ impl Page {
         .to_string()
     }
 
-    /// The number of cases of [`verify_case`](Self::verify_case); they begin anew.
-    pub fn verify_begin(&mut self) -> usize {
-        self.verify = Verify::new(&self.gpu);
+    /// The number of cases of [`verify_case`](Self::verify_case) whose IDs contain one of these words, separated by commas;
+    /// they begin anew.
+    pub fn verify_begin(&mut self, words: &str) -> usize {
+        self.verify = Verify::new(&self.gpu, words);
         self.verify.len()
     }
 

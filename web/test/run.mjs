@@ -179,7 +179,7 @@ const tests = {
   },
 
   async "default limits"() {
-    const page = await open(DESKTOP, { address: `${url}?limits=default` });
+    const page = await open(DESKTOP, { address: `${url}?limits=default&cases=layer_norm,rms_norm` });
     await ready(page);
     assert.match(await text(page, "#adapter"), /8 storage buffers .* default limits/);
     await press(page, "check");
