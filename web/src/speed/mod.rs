@@ -6,7 +6,7 @@
 //! | `device` | buffers, errors, the end of submitted work |
 //! | `clock` | how time is taken |
 //! | `copy`, `subject` | the work that is timed: copies, operators on their buffers |
-//! | `report` | report.json, which the command turns into its page |
+//! | `row`, `report` | the measurements of a case, and report.json, which the command turns into its page |
 //!
 //! The method is that of the command (docs/measuring-a-gpu.md), with less of everything, since it is for a glance: sets of
 //! buffers take 256 MB in turns, a case has 7 samples, a copy loads four words of 32 bits, and see `clock` for what a
@@ -17,10 +17,13 @@ mod clock;
 mod copy;
 mod device;
 mod report;
+// The command's, so that it reads what the page writes.
+#[path = "../../../cli/src/results/row.rs"]
+mod row;
 mod subject;
 
 pub use cases::{Case, Op, Set, is_software};
-pub use report::{Model, Row};
+pub use row::{Model, Row};
 
 use clock::{Clock, median};
 use copy::Copier;

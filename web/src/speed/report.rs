@@ -2,57 +2,10 @@
 //! the command reads.
 
 use super::cases::{Case, is_software};
+use super::row::Row;
 use serde::Serialize;
 use serde_json::Value;
 use wgpu_norm::GpuContext;
-
-/// The measurements of one case.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    pub set: String,
-    pub op: String,
-    /// N x C x spatial in either format.
-    pub shape: String,
-    pub dtype: String,
-    pub data_format: Option<String>,
-    pub statistics: String,
-    pub param_grads: String,
-    pub activation: String,
-    pub samples: Option<u64>,
-    pub time_ms: f64,
-    /// From submission to completion, of one run.
-    pub wall_ms: f64,
-    pub empty_submission_ms: Option<f64>,
-    pub over_empty_ms: Option<f64>,
-    /// The host's time to record: many in a row, and between submissions.
-    pub record_us: f64,
-    pub record_between_us: Option<f64>,
-    pub copy_gb_per_s: Option<f64>,
-    pub copy_kernel: Option<String>,
-    pub portable_copy_gb_per_s: Option<f64>,
-    /// Not measured: timestamps can only be written around passes.
-    pub copy_buffer_gb_per_s: Option<f64>,
-    /// The models that apply, the plain one first.
-    pub models: Vec<Model>,
-    pub kernel: String,
-    pub dispatches: u64,
-    pub workspace_bytes: Option<u64>,
-}
-
-/// A model of the traffic: every element is moved this many times.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Model {
-    pub times: u64,
-    pub bytes: u64,
-    pub fraction_of_copy: Option<f64>,
-}
-
-impl Row {
-    /// The bytes of the plain model.
-    fn bytes(&self) -> u64 {
-        self.models.first().map_or(0, |model| model.bytes)
-    }
-}
 
 /// What has become of a case.
 #[derive(Clone, Debug)]
