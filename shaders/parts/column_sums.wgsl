@@ -31,13 +31,13 @@ fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
 }
 
 // Writes a tile's partial sums of four columns from `column` on, as far as they are in the row: two columns to a record
-// in whole vec4s of columns, or, where invocations' columns differ, workspace[partials + partial · columns + column].
+// in whole vec4s of columns (`paired_columns`), or workspace[partials + partial · columns + column].
 fn write_columns(local: u32, row_tile: u32, column: u32, total: Accumulator) {
     let keep = writers();
     if local >= keep { return; }
     let count = uniforms.columns;
     let partial = row_tile * (keep / threads_per_row) + local / threads_per_row;
-    if same_columns {
+    if paired_columns {
         let vec4s = (count + 3u) / 4u;
         if column < count {
             store_paired(uniforms.partials + partial * 2u * vec4s, column, total);

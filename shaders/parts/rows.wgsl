@@ -14,21 +14,22 @@
 // The first row of a workgroup, and the end of its rows. It does some neighbouring rows from the first on, then those
 // `row_step` further on. Where each sample has parameters of its own, its `param_rows` rows have `param_tiles` tiles.
 fn rows_of(row_tile: u32) -> vec2<u32> {
+    var tile = row_tile / uniforms.misalignments;
+    var first = 0u;
+    var end = uniforms.rows;
     if of_samples {
-        let first = row_tile / uniforms.param_tiles * uniforms.param_rows;
-        let start = first + row_tile % uniforms.param_tiles * uniforms.tile_rows;
-        return vec2(start, min(start + uniforms.tile_rows, first + uniforms.param_rows));
+        first = tile / uniforms.param_tiles * uniforms.param_rows;
+        end = first + uniforms.param_rows;
+        tile %= uniforms.param_tiles;
     }
-    let split_start = row_tile / uniforms.misalignments * uniforms.tile_rows;
-    return vec2(
-        split_start + row_tile % uniforms.misalignments * (workgroup_size / threads_per_row),
-        min(uniforms.rows, split_start + uniforms.tile_rows),
-    );
+    let start = first + tile * uniforms.tile_rows;
+    let own = start + row_tile % uniforms.misalignments * (workgroup_size / threads_per_row);
+    return vec2(own, min(end, start + uniforms.tile_rows));
 }
 
-// The first vec4 of gamma and beta of a tile's rows.
-fn first_param(row_tile: u32) -> u32 {
-    if of_samples { return row_tile / uniforms.param_tiles * uniforms.row_vec4s; }
+// The first of a row's elements of gamma and beta.
+fn first_param_of(row: u32) -> u32 {
+    if of_samples { return row / uniforms.param_rows * uniforms.columns; }
     return 0u;
 }
 

@@ -5,6 +5,7 @@
 #import rows, records, given_params
 
 const same_columns: bool = true; // an invocation has the same ones in every row
+const paired_columns: bool = aligned || !of_samples;
 
 struct Tile {
     row: u32, // the invocation's first row
@@ -21,9 +22,12 @@ fn tile_at(tile: u32, local: u32) -> Tile {
     );
 }
 
-// gamma and beta of four columns, from vec4 `first` on; past the row's end, those of its last vec4.
+// gamma and beta of four columns, from element `first` on; past the row's end, those of its last vec4.
 fn params_vec4(first: u32, vec4_index: u32) -> Params {
-    return given_params(first + min(vec4_index, (uniforms.columns - 1u) / 4u));
+    let last = (first + uniforms.columns - 1u) / 4u;
+    let own = given_params(min(first / 4u + vec4_index, last));
+    if aligned || !of_samples { return own; }
+    return realigned_params(own, given_params(min(first / 4u + vec4_index + 1u, last)), first % 4u);
 }
 
 // A vector of a row; past the window, the window's last vector stands in.

@@ -25,7 +25,7 @@ fn rows_apply(
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            if aligned { params[p][k] = params_vec4(first_param(index / uniforms.column_tiles), (tile.vector + p * threads_per_row) * vector_vec4s + k); }
+            if aligned { params[p][k] = params_vec4(first_param_of(tile.end - 1u), (tile.vector + p * threads_per_row) * vector_vec4s + k); }
         }
     }
 
@@ -44,7 +44,7 @@ fn rows_apply(
                 let vec4_of_row = own_vector * vector_vec4s + k;
                 let columns = columns_of(vec4_of_row, misalignment);
                 var own_params = params[p][k];
-                if !aligned { own_params = params_of(vec4_of_row, misalignment); }
+                if !aligned { own_params = params_of(row, vec4_of_row, misalignment); }
                 var value = outputs_of(inputs[k], own, own_params);
                 if narrow {
                     // By `select`, as in plane_apply.wgsl.
@@ -84,18 +84,20 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
 
 // gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
 // end.
-fn params_of(vec4_index: u32, misalignment: u32) -> Params {
+fn params_of(row: u32, vec4_index: u32, misalignment: u32) -> Params {
     if !(scaled || offset) { return Params(real4(1.0), real4()); }
     let columns = columns_of(vec4_index, misalignment);
-    var params = params_vec4(0u, vec4_index);
+    let first = first_param_of(row);
+    var params = params_vec4(first, vec4_index);
     if misalignment > 0u {
-        let before = params_vec4(0u, max(vec4_index, 1u) - 1u);
+        let before = params_vec4(first, max(vec4_index, 1u) - 1u);
         params = realigned_params(before, params, 4u - misalignment);
     }
     if columns.x < uniforms.columns && columns.w >= uniforms.columns {
         for (var i = 0u; i < 4u; i++) {
-            let column = columns[i] % uniforms.columns;
-            let other = splat_params(params_vec4(0u, column / 4u), column % 4u);
+            let own_row = min(row + columns[i] / uniforms.columns, uniforms.rows - 1u);
+            let param = first_param_of(own_row) + columns[i] % uniforms.columns;
+            let other = splat_params(given_params(param / 4u), param % 4u);
             params = select_params(params, other, vec4(i) == vec4(0u, 1u, 2u, 3u));
         }
     }

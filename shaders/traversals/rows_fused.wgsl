@@ -38,7 +38,7 @@ fn rows_fused(
     var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            params[p][k] = params_of(first_param(tile), (thread + p * threads_per_row) * vector_vec4s + k, misalignment);
+            params[p][k] = params_of(first_param_of(rows.y - 1u), (thread + p * threads_per_row) * vector_vec4s + k, misalignment);
             sums[p][k] = Accumulator();
         }
     }

@@ -33,7 +33,7 @@ fn rows_reduce(
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
-            params[p][k] = params_vec4(first_param(row_tile), vec4_index);
+            params[p][k] = params_vec4(first_param_of(rows.y - 1u), vec4_index);
             if !complete {
                 params[p][k] = select_params(Params(), params[p][k], columns_of(vec4_index, 0u) < vec4(uniforms.columns));
             }

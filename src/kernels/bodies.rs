@@ -134,14 +134,15 @@ impl Body {
         }
     }
 
-    /// The body of a pass of axes norm over rows, if there is one.
-    pub fn of_rows(centered: bool, pass: Pass) -> Option<Self> {
+    /// The body of a pass of axes norm over rows or columns.
+    pub const fn of_rows(centered: bool, pass: Pass) -> Self {
         match (pass, centered) {
-            (Pass::Inference, _) => None,
-            (Pass::Forward(_), true) => Some(Self::Forward),
-            (Pass::Forward(_), false) => Some(Self::RmsForward),
-            (Pass::Backward(_), true) => Some(Self::Gradient),
-            (Pass::Backward(_), false) => Some(Self::UncenteredGradient),
+            (Pass::Inference, true) => Self::GroupInference,
+            (Pass::Inference, false) => Self::GroupRmsInference,
+            (Pass::Forward(_), true) => Self::Forward,
+            (Pass::Forward(_), false) => Self::RmsForward,
+            (Pass::Backward(_), true) => Self::Gradient,
+            (Pass::Backward(_), false) => Self::UncenteredGradient,
         }
     }
 
@@ -401,7 +402,12 @@ impl Body {
             ),
             Self::Inference | Self::GroupInference | Self::GroupRmsInference => matches!(
                 kernel,
-                PackStatistics | ChannelsFirstApply | ChannelsLastApply
+                PackStatistics
+                    | PackWeights
+                    | ChannelsFirstApply
+                    | ChannelsLastApply
+                    | RowsApply
+                    | ColumnsApply
             ),
             Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
             Self::RmsForward => {

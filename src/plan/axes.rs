@@ -228,19 +228,14 @@ impl Axes {
         Self(folded)
     }
 
-    /// The same axes for `lines` samples or rows.
+    /// The same axes for `lines` of the separate samples or rows.
     pub fn of_lines(&self, lines: u64) -> Self {
-        let axes = self.0.iter().map(|axis| match is_line(axis) {
-            true => Axis {
-                size: lines as usize,
-                ..*axis
-            },
-            false => *axis,
-        });
-        Self(
-            axes.filter(|axis| axis.size != 1 || !is_line(axis))
-                .collect(),
-        )
+        let mut axes = self.0.clone();
+        if let Some(first) = axes.first_mut() {
+            first.size = lines as usize;
+        }
+        axes.retain(|axis| axis.size != 1 || !is_line(axis));
+        Self(axes)
     }
 
     fn product(&self, of: impl Fn(&Axis) -> bool) -> u64 {
@@ -258,12 +253,21 @@ impl Axes {
         self.product(is_line)
     }
 
-    /// The number of lines that follow one another in memory; 1 if elements of several lines alternate.
+    /// The number of samples or rows that follow one another in memory, each with statistics of its own; 1 if their
+    /// elements alternate.
     pub fn separate_lines(&self) -> u64 {
         match self.0.split_first() {
-            Some((first, rest)) if is_line(first) && !rest.iter().any(is_line) => first.size as u64,
+            Some((first, _)) if first.reduced => 1,
+            Some((first, rest)) if first.parameter || !rest.iter().any(is_line) => {
+                first.size as u64
+            }
             _ => 1,
         }
+    }
+
+    /// Whether each of these has parameters of its own.
+    pub fn have_own_parameters(&self) -> bool {
+        self.0.first().is_some_and(|first| first.parameter)
     }
 
     /// Whether they are those of rows, along which parameters vary.

@@ -128,12 +128,8 @@ impl Planner<'_> {
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
-        let by_row = problem.axes.by_row();
-        let rows = RowsOf {
-            by_row,
-            tensors: tensors.clone(),
-            rows_of_a_sample: problem.axes.rows_of_a_sample(),
-        };
+        let rows = RowsOf::new(problem, tensors);
+        let by_row = rows.by_row;
         let algorithm = self.choose_rows(&rows)?;
         let (mut dispatches, of_columns) = match algorithm {
             _ if by_row.elements() == 0 => {

@@ -102,12 +102,8 @@ impl Planner<'_> {
     fn rows_forward(&self, problem: &Problem, workspace: &mut Workspace) -> Result<Slice, Error> {
         let in_registers = self.in_registers();
         let tensors = problem.tensors();
-        let by_row = problem.axes.by_row();
-        let rows = RowsOf {
-            by_row,
-            tensors: tensors.clone(),
-            rows_of_a_sample: problem.axes.rows_of_a_sample(),
-        };
+        let rows = RowsOf::new(problem, &tensors);
+        let by_row = rows.by_row;
         let algorithm = in_registers.choose_rows(&rows)?;
         let derived = problem.derived(&tensors);
         let keeps_statistics = !tensors.results.is_empty();

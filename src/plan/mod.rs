@@ -312,6 +312,9 @@ fn check_dispatches(dispatches: u64) -> Result<(), Error> {
     )
 }
 
+/// Bytes of 4 MiB of workspace that are left for partial sums: regions are rounded up, and subtotals need room, too.
+const PARTIALS_SPARE: u64 = (4 << 20) - (1 << 17);
+
 /// About the most numbers that one accumulator adds in a row. Where all are alike, their rounding errors are too, and
 /// the error is a quarter of this in unit roundoffs: three quarters of the error that `SUM_ULPS` of wgpu-norm-verify
 /// allows, which leaves the rest to a kernel's other steps.
@@ -369,12 +372,16 @@ impl Planner<'_> {
 
     /// Records that partial sums may take: one for each channel or row, as many bytes as src, and 4 MiB.
     fn allowed_records(&self, src: &Requirement, groups: u64) -> u64 {
-        // Regions are rounded up, and subtotals need room, too.
-        const SPARE: u64 = (4 << 20) - (1 << 17);
-        groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
+        groups + (src.bytes() + PARTIALS_SPARE) / (4 * self.data.accumulator().size())
     }
 
-    /// The same number, limited to the records that a binding holds besides two others for each channel or row.
+    /// Records that partial sums may take where few do: a sixteenth of the bytes of src, and 4 MiB.
+    fn few_records(&self, src: &Requirement) -> u64 {
+        let bytes = src.bytes() / 16 + PARTIALS_SPARE;
+        bytes / (4 * self.data.accumulator().size())
+    }
+
+    /// As many as `allowed_records`, but no more than a binding holds besides two others for each channel or row.
     fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
         let allowed = self.allowed_records(src, groups);
         allowed.min(self.held_records(2 * groups)).max(1)

@@ -4,6 +4,7 @@ use super::axes::Layout;
 use super::finish::{Partials, Route};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
+use super::slices::Slices;
 use super::tensors::{Applied, Tensors};
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
@@ -40,18 +41,6 @@ pub(super) fn in_phases(
 
 /// The dispatches of an operation.
 pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
-    match (plan_family(profile, problem), problem.by_channels()) {
-        (Err(reason @ Error::Algorithm { .. }), Some(by_channels)) => {
-            match plan_family(profile, &by_channels) {
-                Err(Error::Algorithm { .. }) => Err(reason),
-                planned => planned,
-            }
-        }
-        (planned, _) => planned,
-    }
-}
-
-fn plan_family(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
     let planner = Planner {
         profile,
         body: problem.body,
@@ -59,19 +48,23 @@ fn plan_family(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
         data: problem.types.data,
     };
     let tensors = problem.tensors();
-    planner.in_slices(problem.axes.separate_lines(), &tensors, |slices| {
+    let lines = problem.separate_lines();
+    let slices = Slices {
+        lines,
+        at_once: planner.samples_at_once(problem, &tensors).min(lines),
+        own_parameters: problem.axes.have_own_parameters(),
+    };
+    planner.in_slices(slices, &tensors, |slices| {
         let mut workspace = Workspace::new(problem.types.data.accumulator());
         if problem.family == Family::Rows && problem.body.is_gradient() {
             // A region for the sums of columns of no rows.
             workspace.reserve(0)?;
         }
-        let mut running = match tensors.param_grads() {
-            true => {
-                let parameters = word(problem.axes.parameters());
-                planner.sums_of_slices(slices, parameters, &mut workspace)?
-            }
-            false => None,
-        };
+        let mut running = None;
+        if tensors.param_grads() && !slices.own_parameters {
+            let parameters = word(problem.axes.parameters());
+            running = planner.sums_of_slices(slices, parameters, &mut workspace)?;
+        }
         let mut algorithm = Algorithm::General;
         let mut has_halves = false;
         let mut dispatches =

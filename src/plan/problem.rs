@@ -25,8 +25,6 @@ pub(crate) struct Problem {
     pub family: Family,
     pub axes: Axes,
     pub body: Body,
-    /// The body by channels, for rows that can also be planned so.
-    body_by_channels: Option<Body>,
     pub epilogue: Epilogue,
     pub types: DTypes,
     pub epsilon: f64,
@@ -62,23 +60,22 @@ impl Problem {
         let body = Body::of(&operation.norm, operation.pass);
         let as_rows = match operation.norm {
             Norm::Axes { centered, .. } if !operation.epilogue.is_masked() => {
-                Body::of_rows(centered, operation.pass)
+                Some(Body::of_rows(centered, operation.pass))
             }
             _ => None,
         };
         let are_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
-        let (family, body, body_by_channels) = match (as_rows, axes.by_column()) {
-            (Some(of_rows), _) if are_rows => (Family::Rows, of_rows, Some(body)),
-            (Some(of_rows), Some(of)) => (Family::Columns(of), of_rows, Some(body)),
-            _ if operation.norm.is_over_rows() => (Family::Rows, body, None),
-            _ if matches!(operation.norm, Norm::Batch(_)) => (Family::Channels, body, None),
-            _ => (Family::Groups, body, None),
+        let (family, body) = match (as_rows, axes.by_column()) {
+            (Some(of_rows), _) if are_rows => (Family::Rows, of_rows),
+            (Some(of_rows), Some(of)) => (Family::Columns(of), of_rows),
+            _ if operation.norm.is_over_rows() => (Family::Rows, body),
+            _ if matches!(operation.norm, Norm::Batch(_)) => (Family::Channels, body),
+            _ => (Family::Groups, body),
         };
         Self {
             family,
             axes,
             body,
-            body_by_channels,
             epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
@@ -95,17 +92,15 @@ impl Problem {
         }
     }
 
-    /// The same problem with each element of a row as a channel, if it has such a plan.
-    pub fn by_channels(&self) -> Option<Self> {
-        Some(Self {
-            family: Family::Groups,
-            body: self.body_by_channels?,
-            body_by_channels: None,
-            ..self.clone()
-        })
+    /// The number of samples or rows that can be planned some at a time: those of norms over columns are cut otherwise.
+    pub fn separate_lines(&self) -> u64 {
+        match self.family {
+            Family::Rows | Family::Groups => self.axes.separate_lines(),
+            Family::Channels | Family::Columns(_) => 1,
+        }
     }
 
-    /// The same problem for `lines` of its samples or rows.
+    /// The same problem for `lines` of these.
     pub fn of_lines(&self, lines: u64) -> Self {
         Self {
             axes: self.axes.of_lines(lines),

@@ -2,6 +2,8 @@
 
 use super::axes::{Grid, MixedAxes};
 use super::finish::Partials;
+use super::problem::{Family, Problem};
+use super::tensors::Tensors;
 use super::windows::Window;
 use super::workspace::Region;
 use super::{MAX_SEQUENTIAL, Planner, div_ceil, most_vectors, word};
@@ -99,13 +101,34 @@ pub(crate) struct Walk {
 impl Walk {
     /// The walk with tiles that do not go beyond a sample's rows, if each sample has parameters of its own.
     pub fn of_samples(self, rows_of_a_sample: Option<u64>) -> Self {
-        match rows_of_a_sample {
-            None => self,
-            Some(param_rows) => Self {
-                tile_rows: self.tile_rows.min(param_rows.next_multiple_of(self.step)),
-                param_rows,
-                ..self
-            },
+        let Some(param_rows) = rows_of_a_sample else {
+            return self;
+        };
+        Self {
+            tile_rows: self.tile_rows.min(param_rows.next_multiple_of(self.step)),
+            param_rows,
+            ..self
+        }
+    }
+
+    /// The walk with so few tiles of a sample that their partial sums of columns take no more than `room` records,
+    /// if tiles of `longest` rows or fewer do.
+    pub fn within(self, rows: &Rows, room: u64, longest: u64) -> Self {
+        let samples = rows.rows / self.param_rows.max(1);
+        let added = Self {
+            add_thread_rows: rows.at_once() > 1,
+            ..self
+        };
+        let is_within = |walk: &Self| walk.splits(rows) * walk.column_records(rows) <= room;
+        if is_within(&self) || is_within(&added) {
+            return if is_within(&self) { self } else { added };
+        }
+        let splits = (room / (samples * added.column_records(rows)).max(1)).max(1);
+        let longest = longest / self.step * self.step;
+        let tile_rows = div_ceil(self.param_rows, splits).next_multiple_of(self.step);
+        Self {
+            tile_rows: tile_rows.min(longest).max(self.tile_rows),
+            ..added
         }
     }
 
@@ -162,31 +185,53 @@ impl Walk {
 
     /// The partial sums of columns that `splits` splits leave.
     pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
-        let count = splits * self.partials_of_a_column(rows);
-        let columns = word(rows.columns);
+        let of_a_split = self.partials_of_a_column(rows);
         if self.param_rows != rows.rows {
-            // Each sample's, one after another.
-            let samples = word(rows.rows / self.param_rows.max(1));
-            let of_a_sample = self.splits_of_a_sample() * self.partials_of_a_column(rows);
-            let mut axes = MixedAxes::default();
-            let sizes = [samples, word(of_a_sample), columns];
-            for (axis, size) in axes.sizes.iter_mut().zip(sizes) {
-                *axis = size;
-            }
-            let parameters = word(u64::from(samples) * rows.columns);
-            return Partials {
-                mixed: Some((axes, 0b101)),
-                ..Partials::paired(region, parameters, of_a_sample)
-            };
+            return self.sample_partials(rows, region, of_a_split);
         }
+        let (columns, count) = (word(rows.columns), splits * of_a_split);
         match rows.aligned() {
             true => Partials::paired(region, columns, count),
             false => Partials::plain(region, columns, count, rows.columns),
         }
     }
+
+    /// The partial sums of columns that all splits leave, `of_a_split` each, where each sample has its own.
+    pub fn sample_partials(&self, rows: &Rows, region: Region, of_a_split: u64) -> Partials {
+        let samples = word(rows.rows / self.param_rows.max(1));
+        let of_a_sample = self.splits_of_a_sample() * of_a_split;
+        let mut axes = MixedAxes::default();
+        let sizes = [samples, word(of_a_sample), word(rows.columns)];
+        for (axis, size) in axes.sizes.iter_mut().zip(sizes) {
+            *axis = size;
+        }
+        let parameters = word(u64::from(samples) * rows.columns);
+        Partials {
+            mixed: Some((axes, 0b101)),
+            paired: rows.aligned(),
+            ..Partials::paired(region, parameters, of_a_sample)
+        }
+    }
 }
 
 impl Planner<'_> {
+    /// Samples with parameters of their own whose rows are planned at once: as many as leave few partial sums.
+    pub fn samples_at_once(&self, problem: &Problem, tensors: &Tensors) -> u64 {
+        let columns = problem.axes.count();
+        match problem.axes.rows_of_a_sample() {
+            Some(rows) if problem.family == Family::Rows && tensors.param_grads() => {
+                let of_a_split = if columns.is_multiple_of(4) {
+                    columns / 2
+                } else {
+                    4 * columns
+                };
+                let of_a_sample = of_a_split * div_ceil(rows, MAX_SEQUENTIAL);
+                (self.few_records(&tensors.src) / of_a_sample.max(1)).max(1)
+            }
+            _ => u64::MAX,
+        }
+    }
+
     /// Invocations in each subgroup, if workgroups of this size consist of whole subgroups, which can add up their
     /// invocations' numbers; else 0.
     pub fn subgroup(&self, workgroup_size: u32) -> u64 {

@@ -5,11 +5,10 @@ use super::choose::RowsOf;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
-use super::rows_split::SAMPLES_DO_NOT_FIT;
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
+use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, most_vectors, threads, word};
 use crate::Error;
 use crate::kernels::{RowsFused, RowsFusedUniforms, Scalars};
 use crate::tuning::MOST_ROW_VEC4S;
@@ -21,6 +20,9 @@ impl Planner<'_> {
         let RowsOf {
             by_row, tensors, ..
         } = problem;
+        if !self.body.is_gradient() && !self.body.statistics().is_empty() {
+            return Some("statistics are given".to_owned());
+        }
         let rows = self.rows_of_registers(by_row);
         if rows.tile_vectors() < rows.row_vectors() {
             return Some(format!(
@@ -28,13 +30,9 @@ impl Planner<'_> {
                 rows.columns
             ));
         }
-        let walk = self.walk(&rows, 1).of_samples(problem.rows_of_a_sample);
-        let rounds = self.rounds_of_rows(&rows, &walk, tensors);
-        if !rounds.fit() {
+        let walk = self.walk_of_registers(&rows, problem);
+        if !self.rounds_of_rows(&rows, &walk, problem).fit() {
             return Some("its partial sums would outgrow the tensor".to_owned());
-        }
-        if problem.rows_of_a_sample.is_some() && !(rows.aligned() && rounds.at_once()) {
-            return Some(SAMPLES_DO_NOT_FIT.to_owned());
         }
         let all = tensors.bound_at_once();
         let outputs = tensors.results.len() * usize::from(!self.stores_statistics(tensors));
@@ -49,15 +47,29 @@ impl Planner<'_> {
         outputs.any(|output| output.tensor.is_statistic() && output.dtype.size() >= 4)
     }
 
-    /// As many splits at a time as there is room for in sums of columns.
-    fn rounds_of_rows(&self, rows: &Rows, walk: &Walk, tensors: &Tensors) -> Rounds {
-        let records = match tensors.param_grads() {
-            true => walk.column_records(rows),
-            false => 0,
+    /// How a workgroup walks rows.
+    fn walk_of_registers(&self, rows: &Rows, problem: &RowsOf) -> Walk {
+        let walk = self.walk(rows, 1).of_samples(problem.rows_of_a_sample);
+        let longest = (self.held_unit() / rows.columns).min(MAX_SEQUENTIAL * walk.step);
+        if problem.rows_of_a_sample.is_some() && problem.tensors.param_grads() {
+            return walk.within(rows, self.few_records(&problem.tensors.src), longest);
+        }
+        walk
+    }
+
+    /// As many splits at a time as there is room for in sums of columns; all, where each sample has its own.
+    fn rounds_of_rows(&self, rows: &Rows, walk: &Walk, problem: &RowsOf) -> Rounds {
+        let records = if problem.tensors.param_grads() {
+            walk.column_records(rows)
+        } else {
+            0
         };
-        let room = self
-            .partial_records(&tensors.src, 0)
-            .min(self.held_records(0));
+        let room = if problem.rows_of_a_sample.is_some() {
+            u64::MAX
+        } else {
+            self.partial_records(&problem.tensors.src, 0)
+                .min(self.held_records(0))
+        };
         Rounds::new(
             walk.splits(rows),
             records,
@@ -124,7 +136,7 @@ impl Planner<'_> {
             by_row, tensors, ..
         } = problem;
         let rows = &self.rows_of_registers(by_row);
-        let walk = self.walk(rows, 1).of_samples(problem.rows_of_a_sample);
+        let walk = self.walk_of_registers(rows, problem);
         let start = |split: u64| walk.start(rows, split);
         let kernel = RowsFused {
             threads_per_row: word(rows.threads_per_row),
@@ -176,7 +188,7 @@ impl Planner<'_> {
             let windows = windows(self.profile, &tensors.src, splits, start)?;
             windows.into_iter().map(dispatch).collect()
         };
-        let rounds = self.rounds_of_rows(rows, &walk, tensors);
+        let rounds = self.rounds_of_rows(rows, &walk, problem);
         let (dispatches, partials) =
             self.in_rounds(&rounds, workspace, reduce, |region, splits| {
                 walk.column_partials(rows, region, splits)

@@ -45,10 +45,18 @@ impl SplitRows {
         }
     }
 
+    /// Records of one of them: two columns share one, but not where parameters of samples begin inside a vec4.
+    fn records_of_a_partial(&self) -> u64 {
+        if self.of_samples && !self.rows.aligned() {
+            return self.rows.columns;
+        }
+        self.rows.columns.next_multiple_of(4) / 2
+    }
+
     /// The partial sums of columns that `splits` splits of the rows leave.
     fn column_partials(&self, region: Region, splits: u64) -> Partials {
         if self.of_samples {
-            return self.walk.column_partials(&self.rows, region, splits);
+            return (self.walk).sample_partials(&self.rows, region, self.partials_of_a_split());
         }
         let columns = word(self.rows.columns);
         let stride = self.rows.columns.next_multiple_of(4) / 2;
@@ -144,10 +152,6 @@ pub(crate) struct Reduced {
     pub of_columns: Option<Partials>,
 }
 
-/// Why a traversal over rows cannot do some rows, where each sample has parameters of its own.
-pub(super) const SAMPLES_DO_NOT_FIT: &str =
-    "each sample has parameters of its own, whose sums do not fit or begin inside a vec4";
-
 /// The buffers that an elementwise pass binds besides gamma and beta: the workspace, and the tensors that it reads and
 /// writes element by element.
 pub(super) fn elementwise(tensors: &Tensors) -> usize {
@@ -242,14 +246,6 @@ impl Planner<'_> {
         }
     }
 
-    /// Why rows cannot be read twice, if they cannot.
-    pub fn rows_read_twice_unsupported_reason(&self, problem: &RowsOf) -> Option<String> {
-        problem.rows_of_a_sample?;
-        let split = self.split_rows(problem, false);
-        let fits = split.rows.aligned() && split.rounds.at_once();
-        (!fits).then(|| SAMPLES_DO_NOT_FIT.to_owned())
-    }
-
     /// Makes walks longer where there is no room for the sums of columns, a single walk if that is possible; else makes
     /// rounds.
     fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
@@ -259,7 +255,12 @@ impl Planner<'_> {
             split.rounds = Rounds::new(split.walk.splits(rows), 0, 0, room);
             return;
         }
-        let records = rows.columns.next_multiple_of(4) / 2;
+        let records = split.records_of_a_partial();
+        let room = if split.of_samples {
+            room.min(self.few_records(&tensors.src))
+        } else {
+            room
+        };
         let needed = |split: &SplitRows| {
             split.walk.splits(&split.rows) * split.partials_of_a_split() * records
         };
@@ -294,7 +295,8 @@ impl Planner<'_> {
             split.walk.splits(rows),
             records,
             self.subtotal_records(word(rows.columns)),
-            room,
+            // Sums of samples are not added up in rounds.
+            if split.of_samples { u64::MAX } else { room },
         );
     }
 

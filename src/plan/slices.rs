@@ -2,8 +2,8 @@
 //! workspace.
 //!
 //! A slice of them is planned as a tensor of its own, whose operands are bound from the slice's first row or sample on.
-//! All slices use the same workspace, one after another. Sums over all slices have a region before it, where each
-//! slice's sums are added in order. So the bits of these sums depend on the number of slices, which follows from the
+//! All slices use the same workspace, one after another. Sums of parameters that all slices share have a region before
+//! it, where each slice's sums are added in order. So the bits of these sums depend on the number of slices, which follows from the
 //! shape and the profile.
 
 use super::rounds::{ROUNDS, RunningSums};
@@ -11,14 +11,16 @@ use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement, div_ceil};
-use crate::profile::MAX_BINDING;
+use crate::profile::{MAX_BINDING, MAX_WINDOW};
 use crate::{Error, Tensor};
 
 /// The number of rows or samples, and of those that are planned at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slices {
-    lines: u64,
-    at_once: u64,
+    pub lines: u64,
+    pub at_once: u64,
+    /// Whether each row or sample has parameters of its own.
+    pub own_parameters: bool,
 }
 
 impl Slices {
@@ -30,32 +32,30 @@ impl Slices {
     fn count(&self) -> u64 {
         div_ceil(self.lines, self.at_once).max(1)
     }
-}
 
-/// Bits that a row or a sample takes of a tensor; 0 for a tensor that all of them share.
-fn bits_of_a_line(tensors: &Tensors, tensor: &Requirement, lines: u64) -> u64 {
-    let of_a_line = |elements: u64| elements / lines.max(1);
-    match tensor.tensor {
-        Tensor::Mask => of_a_line(tensors.src.elements),
-        by_line if by_line.is_data() || by_line.is_statistic() => {
-            of_a_line(tensor.elements) * 8 * tensor.dtype.size()
+    /// Bits that a row or a sample takes of a tensor; 0 for a tensor that all of them share.
+    fn bits_of_a_line(&self, tensors: &Tensors, tensor: &Requirement) -> u64 {
+        let of_a_line = |elements: u64| elements / self.lines.max(1);
+        match tensor.tensor {
+            Tensor::Mask => of_a_line(tensors.src.elements),
+            shared if shared.is_param() && !self.own_parameters => 0,
+            Tensor::Sums | Tensor::Workspace => 0,
+            _ => of_a_line(tensor.elements) * 8 * tensor.dtype.size(),
         }
-        _ => 0,
     }
 }
 
 impl Planner<'_> {
-    /// A plan for `lines` rows or samples: for all at once, or where they do not fit a binding, for as few slices as
-    /// do.
+    /// A plan for all rows or samples: in the given slices, or where those do not fit a binding, in as few as do.
     pub fn in_slices(
         &self,
-        lines: u64,
+        slices: Slices,
         tensors: &Tensors,
         plan: impl Fn(Slices) -> Result<Plan, Error>,
     ) -> Result<Plan, Error> {
+        let lines = slices.lines;
         if lines <= 1 {
-            let at_once = lines;
-            return plan(Slices { lines, at_once });
+            return plan(slices);
         }
         // Slices of a multiple of this many lines begin at aligned positions of all tensors.
         let bits = 8 * alignment(self.profile);
@@ -63,25 +63,26 @@ impl Planner<'_> {
         let is_aligned = |lines_of_a_slice: &u64| {
             let mut each = all
                 .iter()
-                .map(|tensor| bits_of_a_line(tensors, tensor, lines));
+                .map(|tensor| slices.bits_of_a_line(tensors, tensor));
             each.all(|of_a_line| (of_a_line * lines_of_a_slice).is_multiple_of(bits))
         };
         let mut powers = (0..=bits.ilog2()).map(|power| 1 << power);
         let unit = powers.find(is_aligned).unwrap_or(bits);
-        let mut at_once = lines;
+        let mut at_once = slices.at_once.next_multiple_of(unit).min(lines);
         loop {
+            let slices = Slices { at_once, ..slices };
             // Two slices show whether all fit.
             let some = lines.min(2 * at_once);
             let mut planned = plan(Slices {
                 lines: some,
-                at_once,
+                ..slices
             });
             if planned.is_ok() && some < lines {
-                planned = plan(Slices { lines, at_once });
+                planned = plan(slices);
             }
             match planned {
                 Err(Error::Limit { limit, .. })
-                    if at_once > unit && [MAX_BINDING, ROUNDS].contains(&limit) =>
+                    if at_once > unit && [MAX_BINDING, MAX_WINDOW, ROUNDS].contains(&limit) =>
                 {
                     at_once = at_once.div_ceil(2).next_multiple_of(unit);
                 }
@@ -108,7 +109,7 @@ impl Planner<'_> {
             workspace.grow_to(&own);
             for binding in of_slice.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
                 let tensor = all.iter().find(|r| r.tensor == binding.tensor);
-                let bits = tensor.map_or(0, |r| bits_of_a_line(tensors, r, slices.lines));
+                let bits = tensor.map_or(0, |r| slices.bits_of_a_line(tensors, r));
                 let skipped = first * bits / 8;
                 binding.bytes = binding.bytes.start + skipped..binding.bytes.end + skipped;
             }

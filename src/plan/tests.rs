@@ -3,6 +3,7 @@
 
 mod counted;
 mod dump;
+mod networks;
 mod statistics;
 
 use super::*;
