@@ -24,6 +24,8 @@ pub enum Algorithm {
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), forward in one reading: a
     /// workgroup holds columns in registers.
     ColumnsInRegisters,
+    /// The same in one dispatch, forward and backward: a workgroup adds up its columns and reads them again from a cache.
+    FusedColumns,
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in two readings: sums of
     /// columns and rows, then diff_src; in a forward pass, statistics of columns, then dst.
     ColumnsReadTwice,
@@ -45,10 +47,11 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All algorithms, in the order in which plans try them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::RowsInRegisters,
         Self::RowsReadTwice,
         Self::ColumnsInRegisters,
+        Self::FusedColumns,
         Self::ColumnsReadTwice,
         Self::FusedChannelsFirst,
         Self::FusedChannelsLast,
@@ -63,6 +66,7 @@ impl Algorithm {
             Self::RowsInRegisters => "rows_in_registers",
             Self::RowsReadTwice => "rows_read_twice",
             Self::ColumnsInRegisters => "columns_in_registers",
+            Self::FusedColumns => "fused_columns",
             Self::ColumnsReadTwice => "columns_read_twice",
             Self::FusedChannelsFirst => "fused_channels_first",
             Self::FusedChannelsLast => "fused_channels_last",

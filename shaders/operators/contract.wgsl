@@ -25,8 +25,6 @@
 // * fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element: called for the sums, with the coefficients
 //   that are known before them, and for the result.
 // * fn result(element: Element, coefficients: Coefficients) -> Outputs
-// * fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator: the terms of the
-//   elements that are inside.
 // * fn merge(a: Accumulator, b: Accumulator) -> Accumulator
 // * fn horizontal_sum(sums: Accumulator) -> Total: merges the four, where they belong to one channel.
 // * fn total_of(sums: Accumulator, i: u32) -> Total: channel i of the four.
@@ -74,6 +72,9 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 // Writes the results of the first `count` of four channels: statistics, or gradients of parameters.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {}
 
+// Writes the statistics of channel i of the four.
+fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {}
+
 // The result where statistics are constants, or where a channel's record holds gamma and beta.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
     return result(element, coefficients);
@@ -87,6 +88,11 @@ fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
 // Weights sums before they are added to those of a row, or of a channel's group, along which gamma varies.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     return sums;
+}
+
+// The terms of the elements that are inside; a body without this function has blocks of its own.
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return Accumulator();
 }
 
 fn merge_totals(a: Total, b: Total) -> Total {
@@ -116,13 +122,19 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
     return merge(block, terms(element, Coefficients(), inside));
 }
 
+// Adds an element of a column along which gamma varies.
+fn accumulate_weighed(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
+    return merge(block, weigh(terms(element, coefficients, inside), coefficients));
+}
+
 fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     return merge(sums, block);
 }
 
-// For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the row, and
-// `next_reduction` before they are taken again. `store_row` writes a row's statistics, `store_statistics` those of four columns; `record_of_row` is the record from
-// which another dispatch writes them.
+// For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the
+// row, and `next_reduction` before they are taken again. `store_statistics` writes the statistics of four columns,
+// `store_row` those of a row, or of one of four columns; `record_of_row` is the record from which another dispatch writes
+// them.
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return coefficients;
 }
@@ -131,7 +143,7 @@ fn next_reduction(coefficients: Coefficients) -> Coefficients {
     return coefficients;
 }
 
-fn store_row(row: u32, coefficients: Coefficients) {}
+fn store_row(row: u32, coefficients: Coefficients, i: u32) {}
 
 fn store_statistics(vec4_index: u32, coefficients: Coefficients) {}
 

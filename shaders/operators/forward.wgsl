@@ -184,6 +184,10 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
     return Block(block.shift, block.e + e, block.e2 + e * e, block.count + one);
 }
 
+fn accumulate_weighed(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
+    return accumulate(block, element, inside);
+}
+
 fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     if !centered { return merge(sums, Accumulator(block.count, real4(), real4(), block.e2)); }
     let mean = block.e / max(block.count, real4(1.0));
@@ -220,4 +224,10 @@ fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalar
     let rest = real4(1.0) - weight;
     store_first_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
     store_first_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
+}
+
+fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {
+    let m2 = nan_unless_finite(sums.m2);
+    store_one_mean(index, sums.shift[i] + sums.delta[i]);
+    store_one_variance(index, m2[i] / max(sums.count[i], 1.0));
 }

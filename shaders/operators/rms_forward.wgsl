@@ -65,8 +65,8 @@ fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
 }
 
 // Writes the statistics of a row to tensors.
-fn store_row(row: u32, coefficients: Coefficients) {
-    store_one_mean_square(row, coefficients.mean_square.x);
+fn store_row(row: u32, coefficients: Coefficients, i: u32) {
+    store_one_mean_square(row, coefficients.mean_square[i]);
 }
 
 // Writes those of four columns.
@@ -113,4 +113,8 @@ fn accumulator_of(words: Words) -> Accumulator {
 // Writes the mean of squares of the first `count` of four rows.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     store_first_mean_square(vec4_index, nan_unless_finite(sums.x2 * scalars.inverse_count), count);
+}
+
+fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {
+    store_one_mean_square(index, nan_unless_finite(sums.x2 * scalars.inverse_count)[i]);
 }

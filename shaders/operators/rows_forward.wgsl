@@ -68,9 +68,9 @@ fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
 }
 
 // Writes the statistics of a row to tensors.
-fn store_row(row: u32, coefficients: Coefficients) {
-    store_one_mean(row, coefficients.shift.x + coefficients.delta.x);
-    store_one_variance(row, coefficients.variance.x);
+fn store_row(row: u32, coefficients: Coefficients, i: u32) {
+    store_one_mean(row, coefficients.shift[i] + coefficients.delta[i]);
+    store_one_variance(row, coefficients.variance[i]);
 }
 
 // Writes those of four columns.

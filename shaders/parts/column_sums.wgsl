@@ -13,7 +13,7 @@ fn writers() -> u32 {
 }
 
 // The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed
-// order, and the first of them get the result. Every invocation calls it.
+// order. Every invocation calls it.
 fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
     let keep = writers();
     if keep == workgroup_size { return own; }
@@ -25,7 +25,7 @@ fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
         }
         workgroupBarrier();
     }
-    let total = shared_sums[local];
+    let total = shared_sums[local % keep];
     workgroupBarrier(); // they are overwritten for the next columns
     return total;
 }

@@ -1,47 +1,67 @@
-// Shared by columns_reduce, columns_apply and columns_fused, for norms over an axis that is not the last one. src is `batches` of
-// `rows` rows. Statistics belong to a column of a batch; gamma and beta belong to a row, which all batches share, or
-// with parameters of samples each batch has its own. A tile is some rows of a batch by `threads_per_row` ·
-// `column_vectors` vectors of columns. Every row begins at a vector.
+// Shared by columns_reduce, columns_apply and columns_fused, for norms over an axis that is not the last one. src is
+// batches of `rows` rows of `columns` elements. Statistics belong to a column of a batch; gamma and beta belong to a
+// row, which all batches share, or with parameters of samples each batch has its own.
+//
+// A dispatch does the columns from `first_column` to `end_column` of some batches from `first_batch` on. They are cut
+// into column tiles of `threads_per_row` · `column_vectors` vectors, `column_tiles` for each batch, whose numbers go
+// from `first_column_tile` to `end_column_tile`. A workgroup does some rows of `walked_tiles` column tiles, one after
+// another, or of those among them that the dispatch does; `beside` workgroups share the same rows.
 
 #import records, vectors, params, given_params
+#import columns_aligned if aligned, columns_misaligned if not aligned
 
 const same_columns: bool = true; // an invocation has the same ones in every row
+const paired_columns: bool = aligned && paired_records;
 
-// The batch of a tile.
-fn batch_of(tile: u32) -> u32 {
-    return tile / uniforms.column_tiles / uniforms.row_tiles;
+// The number of a workgroup's tile of rows.
+fn row_tile_of(index: u32) -> u32 {
+    return uniforms.first_row_tile + index / uniforms.beside;
 }
 
-// A tile's number among those along the rows of a batch.
-fn row_tile_of(tile: u32) -> u32 {
-    return tile / uniforms.column_tiles % uniforms.row_tiles;
-}
-
-// The first row of a tile, and the end of its rows.
-fn rows_of(tile: u32) -> vec2<u32> {
-    let start = row_tile_of(tile) * uniforms.tile_rows;
+// The first row of a tile of rows, and the end of its rows.
+fn rows_of(row_tile: u32) -> vec2<u32> {
+    let start = row_tile * uniforms.tile_rows;
     return vec2(start, min(start + uniforms.tile_rows, uniforms.rows));
 }
 
-// The p-th vector of a row that an invocation has, which may be past the row's end.
-fn own_vector(tile: u32, local: u32, p: u32) -> u32 {
-    return (tile % uniforms.column_tiles * column_vectors + p) * threads_per_row + local % threads_per_row;
+// The first of a workgroup's column tiles, and the end of them.
+fn column_tiles_of(index: u32) -> vec2<u32> {
+    let first = (uniforms.first_column_tile / uniforms.walked_tiles + index % uniforms.beside) * uniforms.walked_tiles;
+    return vec2(max(first, uniforms.first_column_tile), min(first + uniforms.walked_tiles, uniforms.end_column_tile));
 }
 
-// The same vector; past the row's end, its last one.
-fn vector_in_row(tile: u32, local: u32, p: u32) -> u32 {
-    return min(own_vector(tile, local, p), uniforms.width_vectors - 1u);
+fn batch_of(column_tile: u32) -> u32 {
+    return uniforms.first_batch + (column_tile - uniforms.first_column_tile) / uniforms.column_tiles;
 }
 
-// The records of the four columns of a vec4 in a region of the workspace.
-fn records_of_columns(region: u32, batch: u32, vec4_index: u32) -> Words {
-    let first = region + 4u * (batch * uniforms.width_vectors * vector_vec4s + vec4_index);
-    return load_records(vec4(first) + vec4(0u, 1u, 2u, 3u));
+// The first element of the p-th vector of columns that an invocation has, which may be past the end.
+fn own_column(column_tile: u32, local: u32, p: u32) -> u32 {
+    let tile = (column_tile - uniforms.first_column_tile) % uniforms.column_tiles;
+    let vector = (tile * column_vectors + p) * threads_per_row + local % threads_per_row;
+    return uniforms.first_column + vector_elements * vector;
 }
 
-// A row's first vector, relative to the window. Where the window begins inside a row, it may be before the window.
-fn first_vector_of(batch: u32, row: u32) -> u32 {
-    return (batch * uniforms.rows + row) * uniforms.width_vectors - uniforms.window / vector_elements;
+// The same column; past the end, the last that there is.
+fn column_of(column_tile: u32, local: u32, p: u32) -> u32 {
+    return min(own_column(column_tile, local, p), uniforms.end_column - least_columns);
+}
+
+// Which of four columns, from the k-th of the p-th vector on, the dispatch does.
+fn inside_tile(column_tile: u32, local: u32, p: u32, k: u32) -> vec4<bool> {
+    let column = own_column(column_tile, local, p) + 4u * k;
+    if aligned { return vec4(column < uniforms.end_column); }
+    return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.end_column);
+}
+
+// A row's first element, relative to the window. Where the window begins inside a row, it may be before the window.
+fn start_of_row(batch: u32, row: u32) -> u32 {
+    return (batch * uniforms.rows + row) * uniforms.columns - uniforms.window;
+}
+
+// The records of four columns in a region of the workspace.
+fn records_of_columns(region: u32, batch: u32, column: u32) -> Words {
+    let own = min(vec4(column) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.end_column - 1u));
+    return load_records(vec4(region + batch * uniforms.columns) + own);
 }
 
 // The index of a row's gamma and beta.

@@ -16,19 +16,21 @@ fn columns_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let tile = uniforms.first_tile + tile_of(workgroup);
-    if tile >= uniforms.end_tile { return; }
+    let index = uniforms.first_tile + tile_of(workgroup);
+    if index >= uniforms.end_tile { return; }
+    let tile = column_tiles_of(index).x;
     let batch = batch_of(tile);
-    let vector = vector_in_row(tile, local, 0u);
+    let column = column_of(tile, local, 0u);
     let thread_row = local / threads_per_row;
 
-    var coefficients = begin_row(statistics_of(0u, uniforms.epsilon), load_vector_inputs(first_vector_of(batch, 0u) + vector)[0]);
+    var coefficients = begin_row(Coefficients(), load_in_row(start_of_row(batch, 0u), column)[0]);
     // Past the last row, the last one stands in and counts 0.
     var elements: array<Element, held_rows>;
     var sum = Accumulator();
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
-        elements[p] = element_of(load_vector_inputs(first_vector_of(batch, min(row, uniforms.rows - 1u)) + vector)[0], coefficients);
+        let row_start = start_of_row(batch, min(row, uniforms.rows - 1u));
+        elements[p] = element_of(load_in_row(row_start, column)[0], coefficients);
         sum = merge(sum, terms(elements[p], coefficients, vec4(row < uniforms.rows)));
     }
     coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
@@ -42,15 +44,15 @@ fn columns_fused(
         coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
     }
 
-    if own_vector(tile, local, 0u) >= uniforms.width_vectors { return; }
-    if thread_row == 0u { store_statistics(batch * uniforms.width_vectors + vector, coefficients); }
+    if own_column(tile, local, 0u) >= uniforms.end_column { return; }
+    if thread_row == 0u { store_statistics_at(batch, column, coefficients); }
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
         if row < uniforms.rows {
             let params = params_of_row(param_of(batch, row));
             var outputs = VectorOutputs();
             outputs[0] = result(elements[p], with_params(coefficients, params));
-            store_vector_outputs(first_vector_of(batch, row) + vector, outputs);
+            store_in_row(start_of_row(batch, row), column, outputs);
         }
     }
 }

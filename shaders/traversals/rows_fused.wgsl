@@ -91,7 +91,7 @@ fn rows_fused(
         if kept && thread == 0u && own < end_row {
             store_workspace(uniforms.stats + row, record_of_row(coefficients, real(uniforms.columns)));
         }
-        if stored && thread == 0u && own < end_row { store_row(row, coefficients); }
+        if stored && thread == 0u && own < end_row { store_row(row, coefficients, 0u); }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var outputs = VectorOutputs();

@@ -104,12 +104,14 @@ pub(super) fn read_mapped<T>(
 ) -> Result<T, Error> {
     let size = bytes.end.saturating_sub(bytes.start);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    // Whole words are mapped, and buffers end with a whole word.
-    let words = bytes.start..bytes.end.next_multiple_of(4);
+    // What is mapped begins at a multiple of 8 bytes and consists of whole words, with which buffers end.
+    let before = bytes.start % wgpu::MAP_ALIGNMENT;
+    let words = bytes.start - before..bytes.end.next_multiple_of(4);
     gpu.scoped("reading", || {
         // No other code has the buffer, so only the device's end can take it away.
         let taken = mapped::read(gpu.device(), buffer, words, |all| {
-            take(all.get(..size).unwrap_or(all))
+            let own = all.get(before as usize..).unwrap_or_default();
+            take(own.get(..size).unwrap_or(own))
         });
         taken.map_err(|error| lost(gpu, format!("reading {}: {error}", tensor.name())))
     })?

@@ -332,6 +332,11 @@ impl Body {
         self.entry().inputs.contains(&Tensor::DiffDst)
     }
 
+    /// Whether it is a forward pass by given statistics.
+    pub fn is_inference(self) -> bool {
+        !self.is_gradient() && !self.statistics().is_empty()
+    }
+
     /// Whether several channels of a sample share statistics.
     pub const fn of_groups(self) -> bool {
         matches!(
@@ -374,6 +379,7 @@ impl Body {
                     | ChannelsLastFused
                     | FlatApply
                     | RowsApply
+                    | ColumnsReduce
                     | ColumnsApply
                     | Finish
             ),
@@ -400,24 +406,23 @@ impl Body {
                     | FlatApply
                     | Finish
             ),
-            Self::Inference | Self::GroupInference | Self::GroupRmsInference => matches!(
+            Self::Inference => matches!(
                 kernel,
-                PackStatistics
-                    | PackWeights
-                    | ChannelsFirstApply
-                    | ChannelsLastApply
-                    | RowsApply
-                    | ColumnsApply
+                PackStatistics | ChannelsFirstApply | ChannelsLastApply
             ),
+            Self::GroupInference | Self::GroupRmsInference => {
+                Self::Inference.fits(kernel)
+                    || matches!(kernel, PackWeights | RowsApply | ColumnsApply)
+            }
             Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
             Self::RmsForward => {
                 matches!(
                     kernel,
                     PackWeights
                         | ChannelsFirstReduce
-                        | ChannelsLastReduce
                         | RowsApply
                         | RowsFused
+                        | ColumnsReduce
                         | ColumnsApply
                         | ColumnsFused
                         | Finish

@@ -12,6 +12,12 @@ constants! {
         /// Vectors of a row that each of them has.
         column_vectors: u32,
         vector_vec4s: u32,
+        /// Every row begins at a vector.
+        aligned: bool,
+        /// Two rows may share a word, each with one half.
+        shares_words: bool,
+        /// Statistics are in the workspace.
+        recorded: bool,
         /// gamma is given.
         scaled: bool,
         /// beta is given, and matters.
@@ -20,6 +26,7 @@ constants! {
         weighted: bool,
         /// Each batch has parameters of its own.
         of_samples: bool,
+        /// So are the means of a gradient.
         batch_statistics: bool,
     }
 }
@@ -28,6 +35,7 @@ uniforms! {
     struct ColumnsApplyUniforms {
         tiles: BatchTiles,
         means: u32,
+        epsilon: f64,
     }
 }
 
@@ -38,7 +46,7 @@ impl Describe for ColumnsApply {
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
-        of_vectors + rows * (1 + of_vectors)
+        of_vectors + rows * (1 + of_vectors + 4)
     }
 }
 
@@ -47,6 +55,6 @@ pub(super) const ENTRY: Entry = Entry {
     file: file!("traversals/columns_apply"),
     constants: ColumnsApply::SAMPLES,
     uniforms: ColumnsApplyUniforms::KIND,
+    statistics_length: "statistics",
     gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
 };

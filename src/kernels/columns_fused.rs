@@ -15,6 +15,10 @@ constants! {
         held_rows: u32,
         /// One.
         vector_vec4s: u32,
+        /// Every row begins at a vec4.
+        aligned: bool,
+        /// Two rows may share a word, each with one half.
+        shares_words: bool,
         /// gamma is given.
         scaled: bool,
         /// beta is given.
@@ -31,8 +35,6 @@ constants! {
 uniforms! {
     struct ColumnsFusedUniforms {
         tiles: BatchTiles,
-        /// The length of the statistics: columns of all batches.
-        columns: u32,
         scalars: Scalars,
     }
 }
@@ -46,7 +48,7 @@ impl Describe for ColumnsFused {
         let held = u64::from(self.held_rows);
         let tree = tree(workgroup_size / u64::from(self.threads_per_row.max(1)));
         let again = body.row_reductions() - 1;
-        of_a_vector + 2 * held * of_a_vector + tree + again * (1 + held + tree)
+        of_a_vector + 2 * held * (of_a_vector + 4) + tree + again * (1 + held + tree)
     }
 
     fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
@@ -59,6 +61,6 @@ pub(super) const ENTRY: Entry = Entry {
     file: file!("traversals/columns_fused"),
     constants: ColumnsFused::SAMPLES,
     uniforms: ColumnsFusedUniforms::KIND,
-    statistics_length: "columns",
+    statistics_length: "statistics",
     gamma_length: "parameters",
 };

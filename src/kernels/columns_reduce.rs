@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::shared_uniforms::BatchTiles;
+use super::shared_uniforms::{BatchTiles, Scalars};
 use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
@@ -16,6 +16,14 @@ constants! {
         vector_vec4s: u32,
         /// Those that write one partial sum belong to one subgroup.
         subgroups: bool,
+        /// Every row begins at a vector.
+        aligned: bool,
+        /// Two rows may share a word, each with one half.
+        shares_words: bool,
+        /// Statistics are in the workspace.
+        recorded: bool,
+        /// A tile has all rows, and is written.
+        applied: bool,
         /// gamma is given.
         scaled: bool,
         /// beta is given, and matters.
@@ -34,12 +42,15 @@ constants! {
 uniforms! {
     struct ColumnsReduceUniforms {
         tiles: BatchTiles,
-        /// Columns of all batches.
-        columns: u32,
+        /// Groups of column tiles that have partial sums of a row of their own.
+        row_groups: u32,
         /// Partial sums of a row.
         partials_per_row: u32,
         row_partials: u32,
         partials: u32,
+        /// Records between the partial sums of two tiles of rows.
+        partial_stride: u32,
+        scalars: Scalars,
     }
 }
 
@@ -47,13 +58,17 @@ impl Describe for ColumnsReduce {
     const KERNEL: Kernel = Kernel::ColumnsReduce;
     type Uniforms = ColumnsReduceUniforms;
 
-    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
-        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size));
+        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
-        of_vectors
+        let blocks = rows.div_ceil(body.block_rows());
+        let of_a_tile = of_vectors
+            + blocks * (1 + 2 * of_vectors)
             + rows * (1 + of_vectors + tree(self.threads_per_partial))
             + u64::from(self.column_vectors) * (1 + columns)
+            + u64::from(self.applied) * rows * (1 + of_vectors + 4);
+        u64::from(uniforms.tiles.walked_tiles) * (1 + of_a_tile)
     }
 
     fn in_a_subgroup(&self) -> u32 {
@@ -64,8 +79,14 @@ impl Describe for ColumnsReduce {
         }
     }
 
-    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
-        uniforms.tiles.walk(self.threads_per_row, workgroup_size)
+    fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
+        let tiles = u64::from(uniforms.tiles.walked_tiles);
+        if !self.applied && body.is_gradient() {
+            return rows.max(tiles);
+        }
+        let block = body.block_rows();
+        rows.min(block).max(rows.div_ceil(block)).max(tiles)
     }
 }
 
@@ -74,6 +95,6 @@ pub(super) const ENTRY: Entry = Entry {
     file: file!("traversals/columns_reduce"),
     constants: ColumnsReduce::SAMPLES,
     uniforms: ColumnsReduceUniforms::KIND,
+    statistics_length: "statistics",
     gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
 };

@@ -38,6 +38,8 @@ parts! {
     "channels_last"
     "column_sums"
     "columns"
+    "columns_aligned"
+    "columns_misaligned"
     "given_params"
     "grouped_channels"
     "inverse_deviation"

@@ -142,19 +142,33 @@ uniforms! {
 }
 
 uniforms! {
-    /// Tiles of rows in batches, whose statistics belong to columns.
+    /// Tiles of the columns of batches, which have statistics.
     struct BatchTiles {
-        /// Rows of a batch, and of a tile.
+        /// Rows of a batch, and columns.
         rows: u32,
-        tile_rows: u32,
-        /// Vectors of a row.
-        width_vectors: u32,
-        /// Tiles along a row, and along the rows of a batch.
-        column_tiles: u32,
-        row_tiles: u32,
+        columns: u32,
+        /// Columns of all batches.
+        statistics: u32,
         /// The length of gamma and beta.
         parameters: u32,
+        /// The columns that a dispatch does, and its first batch.
+        first_column: u32,
+        end_column: u32,
+        first_batch: u32,
+        /// Tiles of these columns.
+        column_tiles: u32,
+        /// The numbers of the dispatch's column tiles, of all its batches.
+        first_column_tile: u32,
+        end_column_tile: u32,
+        /// Column tiles that a workgroup does, and workgroups that do the same rows.
+        walked_tiles: u32,
+        beside: u32,
+        /// Rows of a tile of rows, and the first such tile.
+        tile_rows: u32,
+        first_row_tile: u32,
         range: TileRange,
+        /// The last vector of the window.
+        last_vector: u32,
         stats: u32,
         weights: u32,
         offsets: u32,

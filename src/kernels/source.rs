@@ -69,7 +69,7 @@ impl Variant {
             let written: Vec<_> = self.written().collect();
             self.exact.extend(written);
         }
-        if self.kernel == Kernel::RowsFused {
+        if self.stores_singly() {
             // Invocations store one statistic each, next to others'.
             let stored = self.bound.iter().copied();
             let stored = stored.filter(|&t| t.is_statistic() && self.body.writes(t));
@@ -141,7 +141,14 @@ impl Variant {
 
     /// Whether several invocations store a vec4 of an output, each some words of it.
     fn shares_vec4s(&self) -> bool {
-        self.kernel == Kernel::RowsFused && !self.is("aligned")
+        use Kernel::{ColumnsApply, ColumnsFused, ColumnsReduce, RowsFused};
+        let may = [RowsFused, ColumnsApply, ColumnsFused, ColumnsReduce].contains(&self.kernel);
+        may && !self.is("aligned")
+    }
+
+    /// Whether statistics are stored one by one.
+    fn stores_singly(&self) -> bool {
+        self.kernel == Kernel::RowsFused || self.shares_vec4s()
     }
 
     /// A name that tells variants of a kernel apart.
@@ -436,7 +443,7 @@ impl Variant {
             });
         }
         if is_called("store_one_") {
-            texts.push(match written.filter(|_| self.kernel == Kernel::RowsFused) {
+            texts.push(match written.filter(|_| self.stores_singly()) {
                 Some(accessors) => accessors.store_one(),
                 None => accessors::absent_store_one(name),
             });

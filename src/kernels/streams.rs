@@ -9,6 +9,7 @@
 //! * `select_inputs(f, t, condition)`, `select_outputs(f, t, condition)`
 //! * `splat_inputs(inputs, i)`: element i for all four
 //! * `realigned_inputs(own, next, misalignment)`: the four elements that begin `misalignment` elements into `own`
+//! * `turned_outputs(outputs, by)`: element i in place of element i + `by`, modulo 4
 //!
 //! An input that is not bound reads as 0, an output that is not bound is not written. A vec4's inputs are loaded before
 //! its outputs are stored, since an output may overwrite an input.
@@ -100,6 +101,15 @@ impl Streams<'_> {
                 format!(
                     "return Inputs({});",
                     each(inputs, "realigned(own.NAME, next.NAME, misalignment)")
+                ),
+            ),
+            (
+                "turned_outputs",
+                "outputs: Outputs, by: u32",
+                "-> Outputs",
+                format!(
+                    "return Outputs({});",
+                    each(outputs, "realigned_before(outputs.NAME, outputs.NAME, by)")
                 ),
             ),
             ("store_outputs", of_four, "", stored("store_", "")),

@@ -167,24 +167,9 @@ impl ByColumn {
         u64::from(self.rows) * u64::from(if self.of_samples { self.batches } else { 1 })
     }
 
-    /// The layout in which each column is a channel.
-    pub fn layout(&self) -> Layout {
-        let mut sizes = [1; MAX_RANK];
-        sizes[0] = self.batches;
-        sizes[1] = self.rows;
-        Layout {
-            grid: Grid {
-                outer: self.rows,
-                channels: word(self.statistics()),
-                inner: 1,
-            },
-            general: Some(GeneralAxes {
-                sizes,
-                kept: 1,
-                width: self.columns,
-                keeps_last: true,
-            }),
-        }
+    /// Whether every row begins at a vec4.
+    pub fn is_aligned(&self) -> bool {
+        self.columns.is_multiple_of(4)
     }
 }
 
@@ -224,6 +209,14 @@ impl Axes {
                 }
                 _ => folded.push(axis),
             }
+        }
+        if matches!(operation.norm, Norm::Axes { .. }) && !folded.iter().any(|axis| axis.reduced) {
+            // Each element has statistics of its own: a row of one element.
+            folded.push(Axis {
+                size: 1,
+                reduced: true,
+                parameter: true,
+            });
         }
         Self(folded)
     }

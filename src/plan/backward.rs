@@ -25,6 +25,7 @@ fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
             Some(Binding {
                 tensor,
                 bytes: read?.bytes.clone(),
+                owned: None,
             })
         }));
     dispatch
@@ -47,7 +48,7 @@ impl Planner<'_> {
             }
             Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
             Family::Rows => self.rows_backward(problem, tensors, running, workspace),
-            Family::Columns(of) => self.columns_backward(problem, &of, tensors, running, workspace),
+            Family::Columns(of) => self.over_all_columns(problem, &of, tensors, workspace),
         }
     }
 

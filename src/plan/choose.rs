@@ -162,7 +162,7 @@ const ROWS: [Candidate<RowsOf>; 2] = [
     },
 ];
 
-const COLUMNS: [Candidate<ColumnsOf>; 2] = [
+const COLUMNS: [Candidate<ColumnsOf>; 3] = [
     Candidate {
         algorithm: Algorithm::ColumnsInRegisters,
         unsupported_reason: |planner, problem| {
@@ -170,13 +170,23 @@ const COLUMNS: [Candidate<ColumnsOf>; 2] = [
         },
         // It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows
         // slowly, 3 times.
-        is_profitable: |planner, _| planner.cheap_barriers(),
+        is_profitable: |planner, problem| {
+            planner.cheap_barriers()
+                || !planner.columns_have_room(&problem.by_column, &problem.tensors)
+        },
+    },
+    Candidate {
+        algorithm: Algorithm::FusedColumns,
+        unsupported_reason: |planner, problem| {
+            planner.fused_columns_unsupported_reason(&problem.by_column, &problem.tensors)
+        },
+        is_profitable: |planner, problem| {
+            !planner.columns_have_room(&problem.by_column, &problem.tensors)
+        },
     },
     Candidate {
         algorithm: Algorithm::ColumnsReadTwice,
-        unsupported_reason: |planner, problem| {
-            planner.columns_read_twice_unsupported_reason(&problem.by_column, &problem.tensors)
-        },
+        unsupported_reason: |_, _| None,
         is_profitable: |_, _| true,
     },
 ];

@@ -1,10 +1,11 @@
 //! A forward pass over columns in one reading, where registers hold them.
 
 use super::axes::ByColumn;
-use super::columns::Division;
+use super::columns::{Division, Tiles, pieces_of};
 use super::rows::vectors_held;
 use super::tensors::Tensors;
-use super::workspace::{Region, Workspace};
+use super::windows::Window;
+use super::workspace::Workspace;
 use super::{Binding, Dispatch, Planner, div_ceil, most_vectors, word};
 use crate::Error;
 use crate::kernels::{Body, ColumnsFused, ColumnsFusedUniforms, Scalars};
@@ -35,15 +36,11 @@ impl Planner<'_> {
         of: &ByColumn,
         tensors: &Tensors,
     ) -> Option<String> {
-        if self.body.is_gradient() {
-            return Some("it is a gradient".to_owned());
+        if self.body.is_gradient() || self.body.is_inference() {
+            return Some("it is no forward pass by the statistics of src".to_owned());
         }
-        if !of.columns.is_multiple_of(4) {
-            return Some("rows begin inside a vec4".to_owned());
-        }
-        let batch = u64::from(of.rows) * u64::from(of.columns) * self.data.size();
-        if batch + 2 * self.profile.alignment.max(256) > self.profile.window_limit().1 {
-            return Some(format!("{batch} bytes of a batch do not fit one binding"));
+        if let Some(reason) = self.whole_columns_unsupported_reason(of, tensors) {
+            return Some(reason);
         }
         if self.columns_held(of).is_none() {
             return Some(format!(
@@ -77,9 +74,7 @@ impl Planner<'_> {
                         workgroup_size: word(size),
                         threads_per_row,
                         vector_vec4s,
-                        width_vectors,
                         column_vectors: 1,
-                        column_tiles: div_ceil(width_vectors, threads_per_row),
                         tile_rows: of.rows.into(),
                     };
                     return Some((division, held));
@@ -91,10 +86,9 @@ impl Planner<'_> {
     }
 
     /// The whole pass.
-    pub(super) fn columns_fused(
+    pub(super) fn columns_in_registers(
         &self,
         of: &ByColumn,
-        (division, held_rows): (Division, u64),
         tensors: &Tensors,
         scalars: Scalars,
         workspace: &mut Workspace,
@@ -102,48 +96,50 @@ impl Planner<'_> {
         let planner = self.in_registers();
         let (params, mut dispatches) =
             self.row_params(tensors, bound_besides_params(tensors), workspace)?;
+        let Some((division, held_rows)) = self.columns_held(of) else {
+            return Ok(dispatches);
+        };
         let kernel = ColumnsFused {
             threads_per_row: word(division.threads_per_row),
             column_vectors: 1,
             held_rows: word(held_rows),
             vector_vec4s: word(division.vector_vec4s),
+            aligned: of.is_aligned(),
+            shares_words: self.shares_words(of),
             scaled: params.is_scaled(),
             offset: params.is_offset(),
             weighted: params.weighted(),
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
         };
-        let nowhere = Region { first: 0 };
-        let fused = planner.over_columns(
-            of,
-            tensors,
-            &division,
-            nowhere,
-            params,
-            |window, tiles, workgroups| {
-                let inputs = tensors.inputs.iter();
-                let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
-                bindings.extend(params.bindings());
-                if params.weighted() {
-                    bindings.push(Binding::workspace());
-                }
-                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
-                bindings.extend(tensors.result_bindings());
-                let uniforms = ColumnsFusedUniforms {
-                    tiles,
-                    columns: word(of.statistics()),
-                    scalars,
-                };
-                planner.dispatch(
-                    kernel,
-                    division.workgroup_size,
-                    bindings,
-                    &uniforms,
-                    workgroups,
-                )
-            },
-        )?;
-        dispatches.extend(fused);
+        let dispatch = |window: &Window, tiles, workgroups| {
+            let inputs = tensors.inputs.iter();
+            let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
+            bindings.extend(params.bindings());
+            if params.weighted() {
+                bindings.push(Binding::workspace());
+            }
+            bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+            bindings.extend(tensors.result_bindings());
+            let uniforms = ColumnsFusedUniforms { tiles, scalars };
+            planner.dispatch(
+                kernel,
+                division.workgroup_size,
+                bindings,
+                &uniforms,
+                workgroups,
+            )
+        };
+        for piece in &pieces_of(of, &(0..of.statistics()), division.tile_columns()) {
+            let tiles = Tiles {
+                piece,
+                row_tiles: 0..1,
+                tile_rows: of.rows.into(),
+                walked_tiles: 1,
+                stats: 0,
+            };
+            dispatches.extend(planner.over_columns(of, tensors, &tiles, params, dispatch)?);
+        }
         Ok(dispatches)
     }
 }

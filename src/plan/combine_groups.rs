@@ -4,11 +4,14 @@ use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, group_sizes, threads};
+use super::{Binding, Dispatch, Planner, div_ceil, group_sizes, threads, word};
 use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
 
 use super::tensors::Tensors;
+
+/// The most channels whose sums an invocation adds up.
+const MOST_CHANNELS: u64 = 128 * TIER;
 
 /// Records of the workspace, one for each channel of all samples.
 #[derive(Clone, Copy)]
@@ -43,8 +46,10 @@ impl Planner<'_> {
         records: ChannelRecords,
         scalars: Scalars,
     ) -> Result<Dispatch, Error> {
-        let most = self.workgroup(self.profile.tuning.workgroup);
         let channels = u64::from(groups.group_channels);
+        // Larger workgroups than elsewhere for very many channels.
+        let fewest = word(div_ceil(channels, MOST_CHANNELS)).next_power_of_two();
+        let most = self.workgroup(self.profile.tuning.workgroup.max(fewest));
         // They are shared like partial sums.
         let few = threads(most, channels, self.profile.tuning.channels_first_vec4s);
         let threads = match channels > u64::from(few) * TIER {
@@ -55,7 +60,7 @@ impl Planner<'_> {
             "a group",
             "channels whose sums a workgroup adds up",
             channels,
-            u64::from(threads) * TIER * MAX_SEQUENTIAL,
+            u64::from(threads) * MOST_CHANNELS,
         )?;
         let workgroup_size = match threads {
             1 => self.workgroup(PACK_WORKGROUP),

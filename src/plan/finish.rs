@@ -269,6 +269,7 @@ impl Planner<'_> {
                     bindings.push(Binding {
                         tensor: Tensor::Sums,
                         bytes: 0..sums * self.data.accumulator().size(),
+                        owned: None,
                     });
                 }
                 if results {

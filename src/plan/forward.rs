@@ -29,7 +29,7 @@ impl Planner<'_> {
             }
             Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
             Family::Rows => self.rows_forward(problem, workspace),
-            Family::Columns(of) => self.columns_forward(problem, &of, tensors, workspace),
+            Family::Columns(of) => self.over_all_columns(problem, &of, tensors, workspace),
         }
     }
 

@@ -17,8 +17,12 @@ impl Planner<'_> {
         tensors: &Tensors,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
-        if problem.family == Family::Rows {
-            return self.rows_inference(problem, tensors, workspace);
+        match problem.family {
+            Family::Rows => return self.rows_inference(problem, tensors, workspace),
+            Family::Columns(of) => {
+                return self.over_all_columns(problem, &of, tensors, workspace);
+            }
+            Family::Channels | Family::Groups => {}
         }
         let layout = &problem.axes.layout();
         let algorithm = self.choose_channels(problem, tensors)?;

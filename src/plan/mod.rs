@@ -81,6 +81,9 @@ impl Phases {
 pub(crate) struct Binding {
     pub tensor: Tensor,
     pub bytes: Range<u64>,
+    /// The bytes that it writes, if it leaves all others alone; else the ends of `bytes` may be written by other
+    /// dispatches, too.
+    pub owned: Option<Range<u64>>,
 }
 
 impl Binding {
@@ -99,6 +102,17 @@ impl Binding {
         Self {
             tensor: tensor.tensor,
             bytes: elements.start * size..elements.end * size,
+            owned: None,
+        }
+    }
+
+    /// The same binding, some bytes further on.
+    pub fn shift(&mut self, by: u64) {
+        for bytes in [Some(&mut self.bytes), self.owned.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            *bytes = bytes.start + by..bytes.end + by;
         }
     }
 
@@ -112,6 +126,7 @@ impl Binding {
         Self {
             tensor: Tensor::Workspace,
             bytes: 0..0,
+            owned: None,
         }
     }
 }
@@ -250,7 +265,7 @@ impl Plan {
     /// An error if a kernel binds more bytes of a tensor at once than this.
     pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
         let bindings = self.dispatches.iter().flat_map(|(_, d)| &d.bindings);
-        for Binding { tensor, bytes } in bindings {
+        for Binding { tensor, bytes, .. } in bindings {
             Error::check_limit(
                 format_args!("a binding of {}", tensor.name()),
                 MAX_BINDING,

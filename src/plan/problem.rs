@@ -110,7 +110,7 @@ impl Problem {
 
     /// Whether statistics are given to a forward pass.
     pub fn is_inference(&self) -> bool {
-        !self.body.is_gradient() && !self.body.statistics().is_empty()
+        self.body.is_inference()
     }
 
     /// Whether it may be recorded in two halves, with the sums between them.

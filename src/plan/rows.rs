@@ -2,7 +2,8 @@
 
 use super::axes::{Grid, MixedAxes};
 use super::finish::Partials;
-use super::problem::{Family, Problem};
+use super::problem::Problem;
+use super::rows_split::elementwise;
 use super::tensors::Tensors;
 use super::windows::Window;
 use super::workspace::Region;
@@ -218,18 +219,23 @@ impl Planner<'_> {
     /// Samples with parameters of their own whose rows are planned at once: as many as leave few partial sums.
     pub fn samples_at_once(&self, problem: &Problem, tensors: &Tensors) -> u64 {
         let columns = problem.axes.count();
-        match problem.axes.rows_of_a_sample() {
-            Some(rows) if problem.family == Family::Rows && tensors.param_grads() => {
-                let of_a_split = if columns.is_multiple_of(4) {
-                    columns / 2
-                } else {
-                    4 * columns
-                };
-                let of_a_sample = of_a_split * div_ceil(rows, MAX_SEQUENTIAL);
-                (self.few_records(&tensors.src) / of_a_sample.max(1)).max(1)
-            }
-            _ => u64::MAX,
-        }
+        let Some(rows) = problem.axes.rows_of_a_sample() else {
+            return u64::MAX;
+        };
+        let of_a_split = match (tensors.param_grads(), columns.is_multiple_of(4)) {
+            (false, _) => 0,
+            (true, true) => columns / 2,
+            (true, false) => 4 * columns,
+        };
+        // Where few buffers are bound, the workspace has copies of gamma and beta.
+        let bound = elementwise(tensors) + tensors.params().count();
+        let copies = if self.more_bindings_than_allowed(bound).is_some() {
+            2 * div_ceil(columns, 4)
+        } else {
+            0
+        };
+        let of_a_sample = of_a_split * div_ceil(rows, MAX_SEQUENTIAL) + copies;
+        (self.few_records(&tensors.src) / of_a_sample.max(1)).max(1)
     }
 
     /// Invocations in each subgroup, if workgroups of this size consist of whole subgroups, which can add up their

@@ -20,7 +20,7 @@ impl Planner<'_> {
         let RowsOf {
             by_row, tensors, ..
         } = problem;
-        if !self.body.is_gradient() && !self.body.statistics().is_empty() {
+        if self.body.is_inference() {
             return Some("statistics are given".to_owned());
         }
         let rows = self.rows_of_registers(by_row);

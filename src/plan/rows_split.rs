@@ -173,7 +173,14 @@ impl Planner<'_> {
         } = problem;
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
-        let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
+        let (room, for_rows) = if rows_of_a_sample.is_some() {
+            let few = self.few_records(&tensors.src);
+            (few, few / 2)
+        } else {
+            let rows = u64::from(by_row.channels);
+            let for_rows = self.allowed_records(&tensors.src, rows) / 4;
+            (self.partial_records(&tensors.src, rows), for_rows)
+        };
         let mut workgroup_size = self.workgroup(tuning.workgroup);
         // As few invocations to a row as possible, so that it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
@@ -193,7 +200,7 @@ impl Planner<'_> {
             false => 0,
         };
         let held = self.held_records(2 * rows.rows).saturating_sub(of_columns);
-        let for_rows = held.min(self.allowed_records(&tensors.src, rows.rows) / 4);
+        let for_rows = held.min(for_rows);
         while row_records(&rows, threads_per_partial) > for_rows
             && threads_per_partial < rows.threads_per_row
         {
@@ -256,11 +263,6 @@ impl Planner<'_> {
             return;
         }
         let records = split.records_of_a_partial();
-        let room = if split.of_samples {
-            room.min(self.few_records(&tensors.src))
-        } else {
-            room
-        };
         let needed = |split: &SplitRows| {
             split.walk.splits(&split.rows) * split.partials_of_a_split() * records
         };

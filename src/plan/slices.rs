@@ -111,7 +111,7 @@ impl Planner<'_> {
                 let tensor = all.iter().find(|r| r.tensor == binding.tensor);
                 let bits = tensor.map_or(0, |r| slices.bits_of_a_line(tensors, r));
                 let skipped = first * bits / 8;
-                binding.bytes = binding.bytes.start + skipped..binding.bytes.end + skipped;
+                binding.shift(skipped);
             }
             dispatches.extend(of_slice);
         }

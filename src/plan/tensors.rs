@@ -5,6 +5,7 @@ use super::windows::Window;
 use super::workspace::Region;
 use super::{Binding, Requirement};
 use crate::{DType, Tensor};
+use std::ops::Range;
 
 /// The requirement for a mask of `elements` elements: words of 32 bits, as f32 has them.
 pub(super) fn mask(elements: u64) -> Requirement {
@@ -94,6 +95,18 @@ impl Tensors {
             tensor => tensor != Tensor::Sums,
         });
         all
+    }
+
+    /// The same tensors with a range of the statistics.
+    pub fn of_statistics(&self, range: &Range<u64>) -> Self {
+        let mut own = self.clone();
+        own.statistics.groups = range.end - range.start;
+        for result in &mut own.results {
+            if result.tensor.is_statistic() {
+                result.elements = range.end - range.start;
+            }
+        }
+        own
     }
 
     /// The bindings that a reduction reads element by element in a window.

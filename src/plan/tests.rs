@@ -416,7 +416,7 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                for Binding { tensor, bytes } in &dispatch.bindings {
+                for Binding { tensor, bytes, .. } in &dispatch.bindings {
                     let mut known = dispatch.body.tensors();
                     assert!(
                         known.any(|known| known == *tensor),

@@ -11,8 +11,10 @@ use std::ops::Range;
 pub(crate) struct Window {
     pub units: Range<u64>,
     pub elements: Range<u64>,
+    /// The elements that the dispatch writes, if it leaves all others alone.
+    pub owned: Option<Range<u64>>,
     /// A mask's binding begins at a multiple of this many elements.
-    mask_unit: u64,
+    pub mask_unit: u64,
 }
 
 /// Windows begin at multiples of this many bytes.
@@ -28,7 +30,11 @@ pub(crate) fn mask_unit(profile: &Profile) -> u64 {
 impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
-        Binding::elements(tensor, &self.elements)
+        let owned = self.owned.as_ref();
+        Binding {
+            owned: owned.map(|elements| Binding::elements(tensor, elements).bytes),
+            ..Binding::elements(tensor, &self.elements)
+        }
     }
 
     /// A mask, with a word of 32 bits for 32 elements, bound from an aligned position on.
@@ -71,12 +77,25 @@ pub(crate) fn windows(
     units: Range<u64>,
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
+    windows_of(profile, tensor, units, |some| {
+        start(some.start)..start(some.end)
+    })
+}
+
+/// Windows over units whose elements need not follow one another: `span` is the range that some units lie in.
+pub(crate) fn windows_of(
+    profile: &Profile,
+    tensor: &Requirement,
+    units: Range<u64>,
+    span: impl Fn(Range<u64>) -> Range<u64>,
+) -> Result<Vec<Window>, Error> {
     let alignment = alignment(profile) / tensor.dtype.size();
     let end = tensor.elements.next_multiple_of(4);
     let bound = |from: u64, to: u64| {
-        let first = start(from) / alignment * alignment;
+        let elements = span(from..to);
+        let first = elements.start / alignment * alignment;
         // A vector that reaches into the next unit is bound whole.
-        first..start(to).next_multiple_of(8).min(end)
+        first..elements.end.next_multiple_of(8).min(end)
     };
     let bytes = |from: u64, to: u64| {
         let elements = bound(from, to);
@@ -108,6 +127,7 @@ pub(crate) fn windows(
         windows.push(Window {
             units: from..low,
             elements: bound(from, low),
+            owned: None,
             mask_unit: mask_unit(profile),
         });
         // The number of all windows, if the rest of the units needs as many for its share.

@@ -11,6 +11,8 @@ pub(super) struct Piece {
     pub dispatches: Vec<usize>,
     /// The bytes of each tensor that are bound.
     pub windows: Vec<(Tensor, Range<u64>)>,
+    /// Those of a result that it writes, if it leaves the others in the window alone.
+    owned: Vec<(Tensor, Range<u64>)>,
 }
 
 impl Piece {
@@ -18,6 +20,17 @@ impl Piece {
     pub fn window(&self, tensor: Tensor) -> Option<&Range<u64>> {
         let mut windows = self.windows.iter();
         windows.find(|(t, _)| *t == tensor).map(|(_, bytes)| bytes)
+    }
+
+    /// The bytes of a result that it writes.
+    pub fn written(&self, tensor: Tensor) -> Option<&Range<u64>> {
+        let mut owned = self.owned.iter();
+        let own = owned.find(|(t, _)| *t == tensor).map(|(_, bytes)| bytes);
+        own.or_else(|| self.window(tensor))
+    }
+
+    fn owns(&self, tensor: Tensor) -> bool {
+        self.owned.iter().any(|(owned, _)| *owned == tensor)
     }
 
     /// Adds the windows of a dispatch, unless a tensor has another window here. Returns whether it did.
@@ -54,10 +67,16 @@ pub(super) fn pieces(plan: &Plan) -> Vec<Piece> {
             pieces.push(Piece {
                 dispatches: vec![],
                 windows,
+                owned: vec![],
             });
         }
         if let Some(piece) = pieces.last_mut() {
             piece.dispatches.push(index);
+            let written = dispatch.bindings.iter();
+            let written =
+                written.filter(|binding| dispatch.body.outputs().contains(&binding.tensor));
+            let owned = written.filter_map(|one| Some((one.tensor, one.owned.clone()?)));
+            piece.owned.extend(owned);
         }
     }
     pieces
@@ -71,10 +90,14 @@ fn windows_of(dispatch: &Dispatch) -> Vec<(Tensor, Range<u64>)> {
         .collect()
 }
 
-/// Bytes at the start of a piece's window of a result that the previous window has too; none if the piece has no
-/// window.
+/// Bytes at the start of a piece's window of a result that the previous window has too, and may have written; none if
+/// the piece has no window.
 pub(super) fn overlap(pieces: &[Piece], index: usize, tensor: Tensor) -> Option<u64> {
-    let window = pieces.get(index)?.window(tensor)?;
+    let piece = pieces.get(index)?;
+    let window = piece.window(tensor)?;
+    if piece.owns(tensor) {
+        return Some(0);
+    }
     let before = pieces.get(..index)?.iter().rev();
     let before = before.filter_map(|piece| piece.window(tensor)).next();
     Some(before.map_or(0, |before| before.end.saturating_sub(window.start)))
@@ -85,7 +108,8 @@ pub(super) fn out_of_order(plan: &Plan, pieces: &[Piece]) -> Option<Tensor> {
     let written = plan.tensors.iter().map(|r| r.tensor);
     let mut written = written.filter(|&tensor| is_streamed(tensor) && plan.writes(tensor));
     written.find(|&tensor| {
-        let windows: Vec<_> = pieces.iter().filter_map(|p| p.window(tensor)).collect();
+        let repeating = pieces.iter().filter(|piece| !piece.owns(tensor));
+        let windows: Vec<_> = repeating.filter_map(|p| p.window(tensor)).collect();
         let ordered = |pair: &[&Range<u64>]| match pair {
             [one, next] => one.start <= next.start && one.end <= next.end,
             _ => true,

@@ -245,15 +245,11 @@ impl<S: Storage> Transfer<'_, S> {
     ) -> Result<(), S::Error> {
         done.await?;
         for (tensor, buffer) in staging {
-            let bytes = piece.window(*tensor).cloned().unwrap_or_default();
-            for part in self.chunks(*tensor, bytes.clone()) {
-                self.write(
-                    *tensor,
-                    buffer,
-                    part.start.saturating_sub(bytes.start),
-                    part,
-                )
-                .await?;
+            let first = piece.window(*tensor).map_or(0, |bytes| bytes.start);
+            let written = piece.written(*tensor).cloned().unwrap_or_default();
+            for part in self.chunks(*tensor, written) {
+                let at = part.start.saturating_sub(first);
+                self.write(*tensor, buffer, at, part).await?;
             }
             self.gpu.scoped("unmapping", || buffer.unmap())?;
         }

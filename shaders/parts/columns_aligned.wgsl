@@ -1,0 +1,28 @@
+// The functions of the column kernels for rows that begin at vectors. `start` is a row's first element, relative to the
+// window.
+
+#import body, vectors
+
+const least_columns: u32 = vector_elements; // that a vector has
+
+fn load_in_row(start: u32, column: u32) -> VectorInputs {
+    return load_vector_inputs((start + column) / vector_elements);
+}
+
+fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
+    store_vector_outputs((start + column) / vector_elements, outputs);
+}
+
+// The coefficients of four columns by given statistics.
+fn statistics_at(batch: u32, column: u32) -> Coefficients {
+    return statistics_of((batch * uniforms.columns + column) / 4u, uniforms.epsilon);
+}
+
+// Writes the statistics of four columns: those that follow from sums, or from a column in registers.
+fn store_results_at(batch: u32, column: u32, sums: Accumulator, scalars: Scalars) {
+    store_results((batch * uniforms.columns + column) / 4u, sums, 4u, scalars);
+}
+
+fn store_statistics_at(batch: u32, column: u32, coefficients: Coefficients) {
+    store_statistics((batch * uniforms.columns + column) / 4u, coefficients);
+}
