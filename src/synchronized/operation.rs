@@ -99,24 +99,6 @@ pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error 
     }
 }
 
-/// The tensors. Checks them as if for the biased variance: this rank does not know how many elements a channel has on
-/// all ranks.
-pub(super) fn tensors(operation: &Operation) -> Result<Vec<TensorUse>, Error> {
-    biased(operation).tensors()
-}
-
-fn biased(operation: &Operation) -> Operation {
-    let mut alone = operation.clone();
-    if let Pass::Forward(Forward {
-        running: Some(update),
-        ..
-    }) = &mut alone.pass
-    {
-        update.variance = RunningVariance::Biased;
-    }
-    alone
-}
-
 /// An error if ranks cannot share src along its first axis, the samples.
 fn check_samples(operation: &Operation) -> Result<(), Error> {
     let refused =
@@ -238,9 +220,9 @@ impl<'a> Work<'a> {
         inputs: &'a [(Tensor, &'a [u8])],
         outputs: &[(Tensor, &mut [u8])],
     ) -> Result<Self, Error> {
-        let tensors = tensors(operation)?;
+        let tensors = operation.tensors()?;
         check_samples(operation)?;
-        biased(operation).check_slices(&tensors, inputs, outputs)?;
+        operation.check_slices(&tensors, inputs, outputs)?;
         let is_in_halves = matches!(
             (&operation.norm, &operation.pass),
             (Norm::Batch(_), Pass::Forward(_) | Pass::Backward(_))
@@ -249,8 +231,6 @@ impl<'a> Work<'a> {
         let channels = channels
             .iter()
             .fold(1, |all: u64, &size| all.saturating_mul(size as u64));
-        let elements = operation.shape.iter().map(|&size| size as u64);
-        let elements = elements.fold(1, u64::saturating_mul);
         Ok(Self {
             operation,
             gpu,
@@ -261,7 +241,7 @@ impl<'a> Work<'a> {
                 false => None,
             },
             layout: SumsLayout::new(operation),
-            count: elements / channels.max(1),
+            count: operation.elements_of_a_channel(),
         })
     }
 
@@ -287,7 +267,7 @@ impl<'a> Work<'a> {
             Pass::Forward(Forward {
                 running: Some(update),
                 ..
-            }) => check_update(*update, count),
+            }) => update.check_count(count),
             _ => Ok(()),
         });
         exchange.end(second).await?;
@@ -372,18 +352,6 @@ fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<P
             channels,
         )),
         _ => Ok(plan),
-    }
-}
-
-/// An error if there is no such variance.
-fn check_update(update: RunningUpdate, count: u64) -> Result<(), Error> {
-    match (update.variance, count) {
-        (RunningVariance::Unbiased, 1) => Err(Error::argument(
-            "running variance",
-            "channels of two elements at least on all ranks together, for the unbiased variance",
-            "channels of one",
-        )),
-        _ => Ok(()),
     }
 }
 
