@@ -15,9 +15,9 @@ use std::borrow::Cow;
 /// and request the same results.
 ///
 /// [`TensorUse::ranks`] says what each tensor holds: this rank's part, or the same on all ranks. The gradients of
-/// parameters are sums over all ranks; batch norm's statistics and running statistics are those of all samples. They are
-/// added and merged in the order of ranks, so they are the same to the bit on all ranks, and rounded to 16 bits only
-/// then.
+/// parameters are sums over all ranks; batch norm's statistics and running statistics are those of all samples. They
+/// are added and merged in the order of ranks, so they are the same to the bit on all ranks, and rounded to 16 bits
+/// only then.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -219,8 +219,8 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Runs an operation without halves on this rank's samples. Returns its sums of each requested tensor that ranks add
-    /// up: in 16 bits they would be rounded too early, or infinite, so they have the type of sums. Parameters and
+    /// Runs an operation without halves on this rank's samples. Returns its sums of each requested tensor that ranks
+    /// add up: in 16 bits they would be rounded too early, or infinite, so they have the type of sums. Parameters and
     /// statistics have one type with them.
     async fn at_once(
         &self,

@@ -128,7 +128,7 @@ impl Draw {
     }
 }
 
-/// Each seed makes an operation, whose kernels take most of the time, and several batches of it. The adapters take turns.
+/// Each seed makes an operation, whose kernels take most of the time, and several batches of it. Adapters take turns.
 #[test]
 fn ranks_compute_what_the_reference_does() {
     let seeds = 0..u64::from(random_cases(384));
