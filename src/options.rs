@@ -144,7 +144,7 @@ pub enum RunningVariance {
     /// Σ(src − mean)² / m.
     #[default]
     Biased,
-    /// Σ(src − mean)² / (m − 1). A channel must have at least two elements.
+    /// Σ(src − mean)² / (m − 1). A channel of the whole batch must have at least two elements.
     Unbiased,
 }
 
@@ -180,23 +180,25 @@ impl RunningUpdate {
         Self { weight, variance }
     }
 
-    /// An error if it is invalid for channels of `count` elements, if that number is known.
-    pub(crate) fn check(&self, count: Option<u64>) -> Result<(), Error> {
-        if !(0.0..=1.0).contains(&self.weight) {
-            return Err(Error::argument(
-                "running weight",
-                "the batch's weight, a number from 0 to 1",
-                self.weight,
-            ));
+    /// An error if the weight is none.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if (0.0..=1.0).contains(&self.weight) {
+            return Ok(());
         }
-        if self.variance == RunningVariance::Unbiased && count == Some(1) {
-            return Err(Error::argument(
+        let expected = "the batch's weight, a number from 0 to 1";
+        Err(Error::argument("running weight", expected, self.weight))
+    }
+
+    /// An error if channels of `count` elements in the whole batch do not have its variance.
+    pub(crate) fn check_count(&self, count: u64) -> Result<(), Error> {
+        match (self.variance, count) {
+            (RunningVariance::Unbiased, 1) => Err(Error::argument(
                 "running variance",
-                "channels of two elements at least, for the unbiased variance",
+                "channels of two elements at least in the whole batch, for the unbiased variance",
                 "channels of one",
-            ));
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -196,6 +196,7 @@ impl Operation {
     /// The plan alone.
     pub(crate) fn planned(&self, profile: &Profile) -> Result<plan::Plan, Error> {
         self.check()?;
+        self.check_batch()?;
         let profile = plan::fit(profile, self.types, self.epsilon)?;
         plan::plan(&profile, &plan::Problem::new(self))
     }

@@ -271,7 +271,8 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// Errors in shape, types or options, whatever the adapter.
+    /// Errors in shape, types or options, whatever the adapter. One element of a channel is no error, even where the
+    /// unbiased variance updates running statistics: the other elements may be on other ranks.
     pub fn tensors(&self) -> Result<Vec<TensorUse>, Error> {
         self.check()?;
         Ok(self.bound().iter().map(|slot| self.used(slot)).collect())
@@ -447,8 +448,7 @@ impl Operation {
             ));
         }
         if let Some(update) = running {
-            // If a batch is spread over devices, the length of this part's channels says little.
-            update.check((shards.count == 1).then(|| self.elements_of_a_channel()))?;
+            update.check()?;
         }
         if shards != Shards::default() && !is_batch {
             return Err(Error::argument(
@@ -467,8 +467,21 @@ impl Operation {
         Ok(())
     }
 
+    /// An error if this is a whole batch, not a part, whose channels have too few elements for their running variance.
+    pub(crate) fn check_batch(&self) -> Result<(), Error> {
+        let Pass::Forward(Forward {
+            running: Some(update),
+            shards: Shards { count: 1, .. },
+            ..
+        }) = &self.pass
+        else {
+            return Ok(());
+        };
+        update.check_count(self.elements_of_a_channel())
+    }
+
     /// The number of elements of a channel of batch norm; 0 if there are no channels.
-    fn elements_of_a_channel(&self) -> u64 {
+    pub(crate) fn elements_of_a_channel(&self) -> u64 {
         let product = |sizes: &[usize]| sizes.iter().map(|&size| size as u64).product::<u64>();
         let channels = product(&self.norm.params_shape(&self.shape));
         product(&self.shape).checked_div(channels).unwrap_or(0)

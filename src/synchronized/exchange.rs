@@ -50,10 +50,9 @@ impl<G: AllGather> Exchange<G> {
     }
 
     /// Ends the call: an error on all ranks if a rank has one.
-    pub async fn end(&mut self, done: Result<(), Error>) -> Result<(), G::Error> {
-        let ended = self.share(done.map(|()| ((), vec![])), 0).await?;
-        drop(ended);
-        Ok(())
+    pub async fn end<T>(&mut self, done: Result<T, Error>) -> Result<T, G::Error> {
+        let (done, _) = self.share(done.map(|done| (done, vec![])), 0).await?;
+        Ok(done)
     }
 
     /// Sends the bytes of all ranks to all of them, this many from each; an error on all ranks if a rank has one.

@@ -149,7 +149,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
         call: Result<Call<'_>, Error>,
     ) -> Result<Results<T, P, T::Sum>, G::Error> {
         let ready = call.and_then(|mut call| {
-            let tensors = operation::tensors(&call.operation)?;
+            let tensors = call.operation.tensors()?;
             let results = call.take_results(&tensors)?;
             Ok((call, results))
         });

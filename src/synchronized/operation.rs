@@ -5,17 +5,19 @@ use super::exchange::Exchange;
 use crate::host::Halves;
 use crate::sums::SumsLayout;
 use crate::{
-    Channels, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan, Ranks,
-    RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
+    Channels, DType, DTypes, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan,
+    Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
 };
+use std::borrow::Cow;
 
 /// [`Operation::run_into`] over the samples of all ranks. The operation on each rank has that rank's samples: any
 /// number of them, even none. All ranks must call it together, with operations that differ only in src's first size,
 /// and request the same results.
 ///
-/// [`TensorUse::ranks`] says what each tensor holds: this rank's part, or the same on all ranks. The gradients of gamma
-/// and beta are sums over all ranks; batch norm's statistics and running statistics are those of all samples. They are
-/// added and merged in the order of ranks, so they are the same to the bit on all ranks.
+/// [`TensorUse::ranks`] says what each tensor holds: this rank's part, or the same on all ranks. The gradients of
+/// parameters are sums over all ranks; batch norm's statistics and running statistics are those of all samples. They
+/// are added and merged in the order of ranks, so they are the same to the bit on all ranks, and rounded to 16 bits
+/// only then.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -74,14 +76,9 @@ pub async fn run_into<G: AllGather>(
     if work.plan.is_some() {
         return work.in_halves(&mut exchange, &counts, outputs).await;
     }
-    let done = operation.run_into(gpu, inputs, outputs).await;
-    exchange.end(done).await?;
-    for used in work
-        .tensors
-        .iter()
-        .filter(|used| used.ranks == Ranks::Added)
-    {
-        add_up(&mut exchange, used, outputs).await?;
+    let done = work.at_once(outputs).await;
+    for (used, own) in exchange.end(done).await? {
+        work.add_up(&mut exchange, used, own, outputs).await?;
     }
     Ok(())
 }
@@ -97,24 +94,6 @@ pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error 
         }
         .into(),
     }
-}
-
-/// The tensors. Checks them as if for the biased variance: this rank does not know how many elements a channel has on
-/// all ranks.
-pub(super) fn tensors(operation: &Operation) -> Result<Vec<TensorUse>, Error> {
-    biased(operation).tensors()
-}
-
-fn biased(operation: &Operation) -> Operation {
-    let mut alone = operation.clone();
-    if let Pass::Forward(Forward {
-        running: Some(update),
-        ..
-    }) = &mut alone.pass
-    {
-        update.variance = RunningVariance::Biased;
-    }
-    alone
 }
 
 /// An error if ranks cannot share src along its first axis, the samples.
@@ -194,29 +173,6 @@ fn replace(
     }
 }
 
-/// Adds up the ranks' values of a tensor, if it is requested, in the order of ranks.
-async fn add_up<G: AllGather>(
-    exchange: &mut Exchange<G>,
-    used: &TensorUse,
-    outputs: &mut [(Tensor, &mut [u8])],
-) -> Result<(), G::Error> {
-    let (Format::Elements(dtype), Some(own)) = (used.format, find(outputs, used.tensor)) else {
-        return Ok(());
-    };
-    let bytes = own.len();
-    let own = memory::collect("sums", own.iter().copied());
-    let ((), all) = exchange.share(own.map(|own| ((), own)), bytes).await?;
-    let elements = bytes / dtype.size() as usize;
-    let mut sums = memory::collect("sums", std::iter::repeat_n(0.0, elements))?;
-    for part in all.chunks_exact(bytes.max(1)) {
-        for (sum, value) in sums.iter_mut().zip(dtype.values(part)) {
-            *sum += value;
-        }
-    }
-    replace(used, outputs, &sums, |_, sum| sum);
-    Ok(())
-}
-
 /// The work of one rank.
 struct Work<'a> {
     operation: &'a Operation,
@@ -238,9 +194,9 @@ impl<'a> Work<'a> {
         inputs: &'a [(Tensor, &'a [u8])],
         outputs: &[(Tensor, &mut [u8])],
     ) -> Result<Self, Error> {
-        let tensors = tensors(operation)?;
+        let tensors = operation.tensors()?;
         check_samples(operation)?;
-        biased(operation).check_slices(&tensors, inputs, outputs)?;
+        operation.check_slices(&tensors, inputs, outputs)?;
         let is_in_halves = matches!(
             (&operation.norm, &operation.pass),
             (Norm::Batch(_), Pass::Forward(_) | Pass::Backward(_))
@@ -249,8 +205,6 @@ impl<'a> Work<'a> {
         let channels = channels
             .iter()
             .fold(1, |all: u64, &size| all.saturating_mul(size as u64));
-        let elements = operation.shape.iter().map(|&size| size as u64);
-        let elements = elements.fold(1, u64::saturating_mul);
         Ok(Self {
             operation,
             gpu,
@@ -261,8 +215,75 @@ impl<'a> Work<'a> {
                 false => None,
             },
             layout: SumsLayout::new(operation),
-            count: elements / channels.max(1),
+            count: operation.elements_of_a_channel(),
         })
+    }
+
+    /// Runs an operation without halves on this rank's samples. Returns its sums of each requested tensor that ranks
+    /// add up: in 16 bits they would be rounded too early, or infinite, so they have the type of sums. Parameters and
+    /// statistics have one type with them.
+    async fn at_once(
+        &self,
+        outputs: &mut [(Tensor, &mut [u8])],
+    ) -> Result<Vec<(&TensorUse, Vec<u8>)>, Error> {
+        let find = |tensor| self.tensors.iter().find(|used| used.tensor == tensor);
+        let mut operation = self.operation.clone();
+        let (data, wide) = (operation.types.data, self.sum_type());
+        let (mut sums, mut taken) = (Vec::new(), Vec::new());
+        for (tensor, bytes) in outputs {
+            match find(*tensor).filter(|used| used.ranks == Ranks::Added) {
+                Some(used) => {
+                    operation.types = DTypes::from((data, wide));
+                    let bytes = used.elements().saturating_mul(wide.size());
+                    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                    sums.push((used, memory::filled("sums", bytes, 0)?));
+                }
+                None => taken.push((*tensor, &mut **bytes)),
+            }
+        }
+        let given = self.inputs.iter().map(|&(tensor, bytes)| {
+            let bytes = match find(tensor).map(|used| used.format) {
+                Some(Format::Elements(dtype)) if !sums.is_empty() && !tensor.is_data() => {
+                    Cow::Owned(wide.encode(dtype.values(bytes)))
+                }
+                _ => Cow::Borrowed(bytes),
+            };
+            (tensor, bytes)
+        });
+        let given: Vec<_> = given.collect();
+        let given: Vec<_> = given
+            .iter()
+            .map(|(tensor, bytes)| (*tensor, &**bytes))
+            .collect();
+        let taken_sums = sums.iter_mut();
+        taken.extend(taken_sums.map(|(used, bytes)| (used.tensor, &mut **bytes)));
+        operation.run_into(self.gpu, &given, &mut taken).await?;
+        Ok(sums)
+    }
+
+    /// The type of sums.
+    fn sum_type(&self) -> DType {
+        self.operation.types.data.accumulator()
+    }
+
+    /// Adds up the ranks' sums, in the order of ranks, and rounds the total to the tensor's type.
+    async fn add_up<G: AllGather>(
+        &self,
+        exchange: &mut Exchange<G>,
+        used: &TensorUse,
+        own: Vec<u8>,
+        outputs: &mut [(Tensor, &mut [u8])],
+    ) -> Result<(), G::Error> {
+        let (bytes, dtype) = (own.len(), self.sum_type());
+        let ((), all) = exchange.share(Ok(((), own)), bytes).await?;
+        let mut total = memory::filled("sums", bytes / dtype.size() as usize, 0.0)?;
+        for part in all.chunks_exact(bytes.max(1)) {
+            for (total, sum) in total.iter_mut().zip(dtype.values(part)) {
+                *total += sum;
+            }
+        }
+        replace(used, outputs, &total, |_, total| total);
+        Ok(())
     }
 
     async fn in_halves<G: AllGather>(
@@ -287,7 +308,7 @@ impl<'a> Work<'a> {
             Pass::Forward(Forward {
                 running: Some(update),
                 ..
-            }) => check_update(*update, count),
+            }) => update.check_count(count),
             _ => Ok(()),
         });
         exchange.end(second).await?;
@@ -372,18 +393,6 @@ fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<P
             channels,
         )),
         _ => Ok(plan),
-    }
-}
-
-/// An error if there is no such variance.
-fn check_update(update: RunningUpdate, count: u64) -> Result<(), Error> {
-    match (update.variance, count) {
-        (RunningVariance::Unbiased, 1) => Err(Error::argument(
-            "running variance",
-            "channels of two elements at least on all ranks together, for the unbiased variance",
-            "channels of one",
-        )),
-        _ => Ok(()),
     }
 }
 

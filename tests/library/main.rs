@@ -19,6 +19,7 @@ mod imports;
 mod layer_norm;
 mod operators;
 mod oracles;
+mod ranks;
 mod record;
 mod statistics;
 mod stream;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use wgpu_norm::memory;
 use wgpu_norm::synchronized::run_into;
-use wgpu_norm::{DTypes, Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
+use wgpu_norm::{Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
 
 /// Computes and writes the results.
 pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Failure> {
@@ -71,8 +71,7 @@ type Part<'a> = (&'a TensorUse, Vec<u8>);
 struct Samples {
     range: Range<usize>,
     all: usize,
-    /// The operation on these samples. Parameters and statistics have the type of sums, so that values are not rounded
-    /// before the ranks add them up.
+    /// The operation on these samples.
     operation: Operation,
     is_first: bool,
 }
@@ -89,9 +88,6 @@ impl Samples {
         if let Some(first) = operation.shape.first_mut() {
             *first = range.len();
         }
-        let data = operation.types.data;
-        let sums = data.accumulator();
-        operation.types = DTypes::from((data, sums)).with_statistics(sums);
         Self {
             range,
             all,
@@ -120,29 +116,13 @@ impl Samples {
         used.ranks == Ranks::Split || self.is_first
     }
 
-    /// Converts a tensor's bytes from the file's type to the type of computation, or back.
-    fn converted(&self, used: &TensorUse, bytes: Vec<u8>, to_file: bool) -> Vec<u8> {
-        let types = &self.operation.types;
-        let computed = match used.tensor.is_data() {
-            true => types.data,
-            false => types.params,
-        };
-        match used.format {
-            Format::Elements(stored) if stored != computed => match to_file {
-                true => stored.encode(computed.values(&bytes)),
-                false => computed.encode(stored.values(&bytes)),
-            },
-            _ => bytes,
-        }
-    }
-
     fn read<'a>(&self, job: &Job, work: &'a Work) -> Result<Vec<Part<'a>>, Failure> {
         let read = work.inputs().map(|used| {
             let part = self.part(used);
             let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
             let mut bytes = memory::filled(used.tensor.name(), bytes, 0)?;
             job.input.read(used.tensor, part.start, &mut bytes)?;
-            Ok((used, self.converted(used, bytes, false)))
+            Ok((used, bytes))
         });
         read.collect()
     }
@@ -162,7 +142,7 @@ impl Samples {
             let part = self.part(used);
             let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
             let bytes = memory::filled(used.tensor.name(), bytes, 0)?;
-            results.push((used, self.converted(used, bytes, false)));
+            results.push((used, bytes));
         }
         let given = inputs.iter().map(|(used, bytes)| (used.tensor, &**bytes));
         let given: Vec<_> = given.collect();
@@ -172,10 +152,7 @@ impl Samples {
             .collect();
         let run = run_into(&self.operation, gpu, group, &given, &mut taken);
         pollster::block_on(run)?;
-        let results = results.into_iter();
-        Ok(results
-            .map(|(used, bytes)| (used, self.converted(used, bytes, true)))
-            .collect())
+        Ok(results)
     }
 
     /// The number of elements over all ranks that are not finite, for each result that has any.

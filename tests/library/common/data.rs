@@ -23,6 +23,21 @@ pub struct Values {
 }
 
 impl Values {
+    /// The elements nearest to these numbers; for a mask, 0 or 1 for each.
+    pub fn new(used: TensorUse, numbers: &[f64]) -> Self {
+        let bytes = match used.format {
+            Format::Elements(dtype) => dtype.encode(numbers.iter().copied()),
+            Format::Bits => {
+                let words = numbers.chunks(32).map(|bits| {
+                    let bits = bits.iter().rev();
+                    bits.fold(0_u32, |word, &bit| word << 1 | u32::from(bit != 0.0))
+                });
+                words.flat_map(u32::to_ne_bytes).collect()
+            }
+        };
+        Self { used, bytes }
+    }
+
     /// The elements as float64; for a mask, 0 or 1 for each.
     pub fn numbers(&self) -> Vec<f64> {
         match self.used.format {
@@ -124,6 +139,17 @@ impl Problem {
 
     /// Runs the problem with `Operation::run_into`. Results are NaN before, except those that are also read.
     pub fn run(&self, subject: &Subject) -> Result<Vec<Values>, Error> {
+        self.run_by(|inputs, outputs| {
+            let run = self.operation.run_into(&subject.gpu, inputs, outputs);
+            block_on(run)
+        })
+    }
+
+    /// Runs the problem with a function of the inputs' and the outputs' slices.
+    pub fn run_by(
+        &self,
+        run: impl FnOnce(&[(Tensor, &[u8])], &mut [(Tensor, &mut [u8])]) -> Result<(), Error>,
+    ) -> Result<Vec<Values>, Error> {
         let mut results = self.results();
         let inputs = self.inputs.iter();
         let inputs = inputs.filter(|values| !values.used.access.writes());
@@ -134,8 +160,7 @@ impl Problem {
             .iter_mut()
             .map(|values| (values.used.tensor, &mut *values.bytes))
             .collect();
-        let run = self.operation.run_into(&subject.gpu, &inputs, &mut outputs);
-        block_on(run)?;
+        run(&inputs, &mut outputs)?;
         Ok(results)
     }
 

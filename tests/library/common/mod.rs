@@ -3,6 +3,7 @@
 pub mod buffers;
 pub mod data;
 pub mod errors;
+pub mod ranks;
 pub mod vectors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,10 +3,11 @@
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
+use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{
-    BackwardArgs, BatchNormOptions, DataFormat, Element, Forward, ForwardArgs, GpuContext, Norm,
-    Operation, Output, ParamGrads, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
-    Tensor, bytemuck, half,
+    Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Element, Forward, ForwardArgs,
+    GpuContext, Norm, Operation, Output, ParamGrads, ParamOf, RunningStatistics, RunningUpdate,
+    RunningVariance, Tensor, bytemuck, half,
 };
 use wgpu_norm_mpi::{Communicator, Error, Options, SyncBatchNorm};
 use wgpu_norm_verify::Random;
@@ -168,6 +169,39 @@ fn check<T: Element, P: ParamOf<T>>(
     close(Tensor::Variance, &|want| sums(&statistics.variance, want));
     close(Tensor::DiffGamma, &|want| params(&diff_gamma, want));
     close(Tensor::DiffBeta, &|want| params(&diff_beta, want));
+}
+
+/// Two rows on each rank, whose x̂ is -1 and 1. diff_beta of 16 bits would be 256 on the first rank, and 0 in the end.
+pub fn parameters_of_16_bits(world: &SimpleCommunicator, gpu: &GpuContext) {
+    let diff_dst = match world.rank() {
+        0 => [256.0, 256.0, 1.0, 1.0],
+        _ => [-256.0, -256.0, 0.0, 0.0],
+    };
+    let norm = Norm::Layer { begin_axis: -1 };
+    let operation = Operation::new(norm, Backward::default(), &[2, 2], DType::Bf16);
+    let [src, diff_dst] = [[-1.0, 1.0, -1.0, 1.0], diff_dst].map(|row| DType::Bf16.encode(row));
+    let [zeros, ones] = [[0.0; 2], [1.0; 2]].map(|row| DType::F32.encode(row));
+    let gamma = DType::Bf16.encode([1.0; 2]);
+    let inputs = [
+        (Tensor::Src, &*src),
+        (Tensor::DiffDst, &diff_dst),
+        (Tensor::Mean, &zeros),
+        (Tensor::Variance, &ones),
+        (Tensor::Gamma, &gamma),
+    ];
+    let (mut diff_gamma, mut diff_beta) = ([0; 4], [0; 4]);
+    let mut outputs = [
+        (Tensor::DiffGamma, &mut diff_gamma[..]),
+        (Tensor::DiffBeta, &mut diff_beta),
+    ];
+    let ranks = Communicator::duplicate(world, Options::default()).unwrap();
+    pollster::block_on(run_into(&operation, gpu, ranks, &inputs, &mut outputs)).unwrap();
+    let [diff_gamma, diff_beta] =
+        [diff_gamma, diff_beta].map(|bytes| DType::Bf16.values(&bytes).collect::<Vec<_>>());
+    assert_eq!(
+        (&*diff_gamma, &*diff_beta),
+        (&[-1.0, 1.0][..], &[1.0; 2][..])
+    );
 }
 
 fn layer(

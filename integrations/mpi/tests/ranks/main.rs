@@ -39,6 +39,12 @@ const CASES: &[(&str, Case, &[usize], Expected)] = &[
         Expected::Success,
     ),
     (
+        "parameters_of_16_bits",
+        layer::parameters_of_16_bits,
+        &[2],
+        Expected::Success,
+    ),
+    (
         "a_wrong_epsilon",
         layer::a_wrong_epsilon,
         &[3],
