@@ -1,7 +1,7 @@
 // The functions of the column kernels for rows that begin at vectors. `start` is a row's first element, relative to the
 // window.
 
-#import body, vectors
+#import body, records, vectors
 
 const least_columns: u32 = vector_elements; // that a vector has
 

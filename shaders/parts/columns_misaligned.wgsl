@@ -1,7 +1,7 @@
 // The functions of the column kernels for rows that do not begin at vec4s. A vector is one vec4. An invocation's columns
 // lie in two vec4s, each of which other invocations share.
 
-#import body, vectors, realigned
+#import body, records, vectors, realigned
 
 const least_columns: u32 = 1u; // that a vector has
 

@@ -31,10 +31,11 @@ fn columns_reduce(
     let thread_rows = workgroup_size / threads_per_row;
     let thread_row = local / threads_per_row;
     let tiles = column_tiles_of(index);
+    var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
+    var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
+    var blocks: array<array<Block, vector_vec4s>, column_vectors>;
     for (var tile = tiles.x; tile < tiles.y; tile++) {
         let batch = batch_of(tile);
-        var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
-        var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
         for (var p = 0u; p < column_vectors; p++) {
             for (var k = 0u; k < vector_vec4s; k++) {
                 let column = column_of(tile, local, p) + 4u * k;
@@ -55,7 +56,6 @@ fn columns_reduce(
         if in_blocks || applied { block_rows_walked = block_rows * thread_rows; }
         for (var start = rows.x; start < rows.y; start += block_rows_walked) {
             let end = min(rows.y, start + block_rows_walked);
-            var blocks: array<array<Block, vector_vec4s>, column_vectors>;
             for (var p = 0u; p < column_vectors; p++) {
                 var first = VectorInputs();
                 if in_blocks {
