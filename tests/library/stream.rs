@@ -7,8 +7,8 @@ use pollster::block_on;
 use std::collections::HashMap;
 use wgpu_norm::stream::{Storage, Stream};
 use wgpu_norm::{
-    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error, Forward,
-    Norm, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
+    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error, Format,
+    Forward, Norm, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
 };
 
 /// Tensors in host memory.
@@ -95,18 +95,32 @@ fn check(subject: &Subject, algorithm: Option<Algorithm>, pieces: usize, operati
     let mut memory = Memory::new(&problem);
     block_on(sendable(stream.run(&mut memory))).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(memory.most <= 1 << 20);
-    let reordered = algorithm == Some(Algorithm::RowsReadTwice);
+    let reordered = [Algorithm::RowsReadTwice, Algorithm::ColumnsReadTwice].map(Some);
+    let reordered = reordered.contains(&algorithm);
     for want in buffers.results(&subject, &problem) {
         let tensor = want.used.tensor;
         let (got, rest) = memory.tensors[&tensor].split_at(want.bytes.len());
         assert!(rest.iter().all(|byte| *byte == 0), "{what}: {tensor:?}");
-        if reordered && types.data == DType::F32 {
+        if reordered {
+            let Format::Elements(dtype) = want.used.format else {
+                panic!("{what}: {tensor:?}");
+            };
+            let tolerance = match dtype {
+                DType::F64 => 1e-13,
+                DType::F32 => 1e-5,
+                DType::F16 => 1e-3,
+                DType::Bf16 => 8e-3,
+            };
             let want = want.numbers();
             let largest = want
                 .iter()
                 .fold(1.0_f64, |most, value| most.max(value.abs()));
-            for (got, want) in DType::F32.values(got).zip(want) {
-                assert!((got - want).abs() <= 1e-5 * largest, "{what}: {tensor:?}");
+            for (got, want) in dtype.values(got).zip(want) {
+                let error = (got - want).abs();
+                assert!(
+                    error <= tolerance * largest,
+                    "{what}: {tensor:?}, {got} for {want}"
+                );
             }
             continue;
         }
@@ -220,6 +234,51 @@ fn rows_that_are_read_twice() {
             check(subject, algorithm, 2, &backward);
             let forward = Operation::new(LAYER, Forward::default(), shape, DType::F32);
             check(subject, algorithm, 2, &forward.with_epilogue(BEFORE));
+        }
+    }
+}
+
+/// Norms over columns are cut into ranges of columns, in rows of any width; samples with parameters of their own, or
+/// that begin inside words, are taken some at a time.
+#[test]
+fn norms_over_any_axes() {
+    let norm = |axes: &[i64], param_axes: &[i64]| Norm::Axes {
+        axes: axes.to_vec(),
+        param_axes: param_axes.to_vec(),
+        centered: true,
+    };
+    let columns = Some(Algorithm::ColumnsReadTwice);
+    let cases: [(Norm, &[usize], Option<Algorithm>, usize); 6] = [
+        (norm(&[1], &[1]), &[1, 6, 30_001], columns, 30),
+        (norm(&[1], &[0, 1]), &[2, 5, 20_000], columns, 30),
+        (norm(&[1], &[1]), &[3, 40, 501], columns, 8),
+        (norm(&[2], &[0, 2]), &[300, 5, 33], None, 2),
+        (
+            norm(&[2], &[0, 2]),
+            &[3, 50, 200],
+            Some(Algorithm::RowsReadTwice),
+            2,
+        ),
+        (norm(&[1], &[2]), &[500, 6, 21], None, 2),
+    ];
+    let passes: [Pass; 3] = [
+        Backward::default().into(),
+        Forward::default().into(),
+        Pass::Inference,
+    ];
+    for subject in subjects() {
+        for types in all_types() {
+            for (norm, shape, algorithm, pieces) in &cases {
+                for pass in passes {
+                    let operation = Operation::new(norm.clone(), pass, shape, types);
+                    check(
+                        subject,
+                        *algorithm,
+                        *pieces,
+                        &operation.with_params(true, true),
+                    );
+                }
+            }
         }
     }
 }
