@@ -83,7 +83,8 @@ pub struct FileArgs {
     /// The safetensors file to write; it may be IN, whose tensors are then lost
     #[arg(short, long, value_name = "OUT.safetensors", value_parser = path())]
     pub output: PathBuf,
-    /// Compare with the float64 reference, and write nothing if the difference exceeds rounding error
+    /// Compare with the float64 reference, and write nothing if the difference exceeds rounding error. NaN is correct
+    /// where squares overflow
     #[arg(long)]
     pub check: bool,
     /// Memory for tensors, on the adapter and in this process together, like 512MB or 2GiB; larger tensors are read and

@@ -1093,6 +1093,84 @@ fn help_lists_the_tensors() {
             _ => &["beta"],
         };
         let beyond: &[&str] = match (rows, pass) {
+/// Where squares overflow, NaN is documented. Other results are checked nevertheless.
+#[test]
+fn a_check_accepts_what_squares_beyond_f32_give() {
+    let from = |large: f32, small: f32| -> Vec<f32> {
+        let shares = (0..16).map(|i| ((37 * i) % 101) as f32 / 50.0 - 1.0);
+        let sizes = [large, small].into_iter().flat_map(|size| [size; 8]);
+        sizes
+            .zip(shares)
+            .map(|(size, share)| size * share)
+            .collect()
+    };
+    for (operator, flags) in [
+        ("layer-norm-forward", &[][..]),
+        ("rms-norm-forward", &[]),
+        ("layer-norm-forward", &["--activation", "relu"]),
+        ("instance-norm-forward", &[]),
+        ("instance-norm-forward", &["--activation", "relu"]),
+        ("group-norm-forward", &["--groups", "1"]),
+        (
+            "batch-norm-forward",
+            &[
+                "--epsilon",
+                "1",
+                "--data-format",
+                "NCX",
+                "--running-weight",
+                "0.5",
+            ],
+        ),
+        ("axes-norm-forward", &["--axes", "-1", "--param-axes", "-1"]),
+        (
+            "axes-norm-forward",
+            &["--axes", "-1", "--param-axes", "-1", "--centered", "false"],
+        ),
+    ] {
+        let over_rows = ["layer", "rms", "axes"]
+            .iter()
+            .any(|norm| operator.starts_with(norm));
+        let (shape, gamma): (&[usize], usize) = match operator {
+            _ if over_rows => (&[2, 8], 8),
+            "batch-norm-forward" => (&[1, 2, 8], 2),
+            _ => (&[2, 1, 8], 1),
+        };
+        // The squares themselves, their sum alone, and a mean beyond f32.
+        for large in [3e19, 1.1e19, 3e38] {
+            let mut draft = Draft {
+                tensors: HashMap::new(),
+                metadata: HashMap::new(),
+            };
+            draft = draft.with("src", tensor(shape, &from(large, 1.0)));
+            draft = draft.with("gamma", tensor(&[gamma], &vec![1.0_f32; gamma]));
+            if operator == "batch-norm-forward" {
+                draft = draft.with("running_mean", tensor(&[2], &[0.0_f32; 2]));
+                draft = draft.with("running_variance", tensor(&[2], &[1.0_f32; 2]));
+            }
+            if operator == "instance-norm-forward" && !flags.is_empty() {
+                // With a mask.
+                draft = draft.with("residual", tensor(shape, &[0.0_f32; 16]));
+            }
+            let name = format!("overflow-{operator}-{large}-{}", flags.concat());
+            let folder = folder(&name);
+            let (input, output) = (folder.join("in"), folder.join("out"));
+            std::fs::write(&input, draft.bytes()).unwrap();
+            let result = operate(operator, &input, &output, &[flags, &["--check"]].concat());
+            assert_success(&result);
+            let dst = values(&output, "dst");
+            let (first, second) = dst.split_at(8);
+            assert!(
+                second.iter().all(|value| value.is_finite()),
+                "{name}: {dst:?}"
+            );
+            if large != 1.1e19 {
+                assert!(first.iter().all(|value| value.is_nan()), "{name}: {dst:?}");
+            }
+        }
+    }
+}
+
             (true, "forward") => &["sum"],
             (false, "forward") => &["mask"],
             _ => &[],
