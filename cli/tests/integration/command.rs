@@ -20,6 +20,7 @@ mod layer_norm;
 mod memory;
 mod other_names;
 mod ranks;
+mod pipeline_cache;
 mod rms_norm;
 mod rows_forward;
 mod streamed;
