@@ -942,6 +942,29 @@ fn refuses_malformed_files() {
 }
 
 /// An empty tensor may have any other sizes in the file.
+/// Files of other kinds are named, with the way to a safetensors file.
+#[test]
+fn refuses_other_formats() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\n\
+        oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+    let torch = b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0archive/data.pkl";
+    // As a length, these are few enough bytes for a header.
+    let mut zip = b"PK\x03\x04\0\0\0\0\0\0\0\0".to_vec();
+    zip.resize(68 << 20, 0);
+    let old_torch = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
+    let numpy = b"\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+    for (name, bytes, fragments) in [
+        ("lfs", &pointer[..], ["Git LFS pointer", "git lfs pull"]),
+        ("zip", torch, [".pt", "safetensors.torch.save_file"]),
+        ("large-zip", &zip, [".pt", "safetensors.torch.save_file"]),
+        ("pickle", old_torch, [".pt", "safetensors.torch.save_file"]),
+        ("npy", numpy, [".npy", "safetensors.numpy.save_file"]),
+    ] {
+        let fragments = [&["in: expected a safetensors"], &fragments[..]].concat();
+        refuse(name, bytes, &["--epsilon", "1"], &fragments);
+    }
+}
+
 #[test]
 fn refuses_sizes_that_overflow_beside_a_zero() {
     let empty = |shape: &str, at: u64| {
