@@ -131,8 +131,8 @@ impl Operator {
                 "src's axes from begin_norm_axis on, or one axis for all of them",
             ),
             Norm::Axes { .. } => (
-                "src's sizes along the other axes than axes",
-                "src's sizes along param_axes",
+                "src's sizes along the other axes than axes, or all axes with size 1 along these",
+                "src's sizes along param_axes, or all axes with size 1 along the others",
             ),
             _ => ("each channel of a sample: [N, C]", "[C]"),
         }
