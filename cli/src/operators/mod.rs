@@ -330,7 +330,8 @@ impl Operator {
             _ => Through::Batch,
         };
         let param_grads = given.flag(PARAM_GRADS).unwrap_or_default();
-        if matches!((&self.norm, &self.pass), (Norm::Batch(_), Pass::Inference)) {
+        let of_channels = matches!(norm, Norm::Batch(_) | Norm::Instance { .. });
+        if of_channels && self.pass == Pass::Inference {
             job.input.take_running_statistics();
         }
         let arguments = Arguments::find(job, &norm, &self.pass, activation, use_affine)?;
@@ -363,6 +364,13 @@ impl Operator {
         };
         let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
             .with_epsilon(epsilon.unwrap_or(1e-5))
+        let mean = arguments.get(Tensor::Mean);
+        // Running statistics are every sample's: this is batch norm.
+        if let (Norm::Instance { format }, Pass::Inference) = (&norm, &pass)
+            && mean.is_some_and(|mean| mean.shape.len() == 1)
+        {
+            norm = Norm::batch(*format);
+        }
             .with_params(has(Tensor::Gamma), has(Tensor::Beta))
             .with_zero_centered_gamma(given.named("zero_centered_gamma")?.unwrap_or(false))
             .with_gate(has(Tensor::Gate))
