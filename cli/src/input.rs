@@ -166,11 +166,16 @@ impl Input {
 
     /// An attribute in the file's metadata.
     pub fn attribute(&self, key: &str) -> Option<&str> {
+        Some(self.header.metadata().as_ref()?.get(key)?.trim())
+    }
+
+    /// The keys of the file's metadata, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.header
             .metadata()
-            .as_ref()?
-            .get(key)
-            .map(String::as_str)
+            .iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
     }
 
     /// Whether a tensor is there.
@@ -282,7 +287,7 @@ impl Stored {
 }
 
 /// Names for a message; only the first of many.
-fn listed(names: &[String]) -> String {
+pub fn listed(names: &[String]) -> String {
     let first = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>();
     let first = match first.is_empty() {
         true => "none".to_owned(),

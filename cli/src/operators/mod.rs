@@ -288,6 +288,13 @@ impl Operator {
         flags
     }
 
+    /// Its attributes that the file's metadata may have.
+    fn attributes(&self) -> Vec<String> {
+        let flags = self.flags().into_iter();
+        let names = flags.map(|flag| flag.get_id().as_str().to_owned());
+        names.filter(|name| name != PARAM_GRADS).collect()
+    }
+
     /// The operation that the flags and the file describe, with the file's tensors.
     fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
         let missing = |attribute| Failure::NoAttribute { attribute };
@@ -357,13 +364,6 @@ impl Operator {
         if let Norm::Batch(channels) = &mut norm {
             *channels = arguments.channels(job, given.named("data_format")?)?;
         }
-        let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
-            false => Residual::None,
-            true if self.norm.begin_axis().is_some() => Residual::Before,
-            true => Residual::After,
-        };
-        let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
-            .with_epsilon(epsilon.unwrap_or(1e-5))
         let mean = arguments.get(Tensor::Mean);
         // Running statistics are every sample's: this is batch norm.
         if let (Norm::Instance { format }, Pass::Inference) = (&norm, &pass)
@@ -371,6 +371,13 @@ impl Operator {
         {
             norm = Norm::batch(*format);
         }
+        let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
+            false => Residual::None,
+            true if self.norm.begin_axis().is_some() => Residual::Before,
+            true => Residual::After,
+        };
+        let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
+            .with_epsilon(epsilon.unwrap_or(1e-5))
             .with_params(has(Tensor::Gamma), has(Tensor::Beta))
             .with_zero_centered_gamma(given.named("zero_centered_gamma")?.unwrap_or(false))
             .with_gate(has(Tensor::Gate))
@@ -451,6 +458,13 @@ impl Operators {
             flags: &self.flags,
             input: &job.input,
         };
+        let mut attributes = self.operator.attributes();
+        // Those of running statistics are read only beside them.
+        attributes
+            .retain(|key| !key.starts_with("running_") || job.input.contains(Tensor::RunningMean));
+        if let Some(left_out) = given.left_out(&attributes)? {
+            job.warn(left_out);
+        }
         let work = self.operator.work(&job, &given)?;
         if let Some(left_out) = job.input.left_out() {
             job.warn(left_out);

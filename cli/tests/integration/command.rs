@@ -18,9 +18,10 @@ mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
+mod metadata;
 mod other_names;
-mod ranks;
 mod pipeline_cache;
+mod ranks;
 mod rms_norm;
 mod rows_forward;
 mod streamed;
@@ -941,7 +942,6 @@ fn refuses_malformed_files() {
     }
 }
 
-/// An empty tensor may have any other sizes in the file.
 /// Files of other kinds are named, with the way to a safetensors file.
 #[test]
 fn refuses_other_formats() {
@@ -965,6 +965,7 @@ fn refuses_other_formats() {
     }
 }
 
+/// An empty tensor may have any other sizes in the file.
 #[test]
 fn refuses_sizes_that_overflow_beside_a_zero() {
     let empty = |shape: &str, at: u64| {
@@ -1092,31 +1093,6 @@ fn a_failed_check_writes_nothing() {
     assert_success(&backward(&input, &output, &[]));
 }
 
-/// Help lists the files' tensors, both required and optional ones.
-#[test]
-fn help_lists_the_tensors() {
-    let axes = ["backward", "forward", "inference"].map(|pass| format!("axes-norm-{pass}"));
-    let axes = axes.iter().map(String::as_str);
-    for operator in OPERATORS.into_iter().chain(axes) {
-        let (norm, pass) = operator.rsplit_once('-').unwrap();
-        let (gate, diff_gate): (&[&str], &[&str]) = match norm {
-            "axes-norm" => (&["gate"], &["diff_gate"]),
-            _ => (&[], &[]),
-        };
-        let rows = ["layer-norm", "rms-norm"].contains(&norm);
-        let statistics: &[&str] = match norm {
-            "rms-norm" => &["mean_square"],
-            _ => &["mean", "variance"],
-        };
-        let running: &[&str] = match operator {
-            "batch-norm-forward" => &["running_mean", "running_variance"],
-            _ => &[],
-        };
-        let beta: &[&str] = match (norm, pass) {
-            ("rms-norm", _) | ("layer-norm", "backward") => &[],
-            _ => &["beta"],
-        };
-        let beyond: &[&str] = match (rows, pass) {
 /// Where squares overflow, NaN is documented. Other results are checked nevertheless.
 #[test]
 fn a_check_accepts_what_squares_beyond_f32_give() {
@@ -1195,6 +1171,31 @@ fn a_check_accepts_what_squares_beyond_f32_give() {
     }
 }
 
+/// Help lists the files' tensors, both required and optional ones.
+#[test]
+fn help_lists_the_tensors() {
+    let axes = ["backward", "forward", "inference"].map(|pass| format!("axes-norm-{pass}"));
+    let axes = axes.iter().map(String::as_str);
+    for operator in OPERATORS.into_iter().chain(axes) {
+        let (norm, pass) = operator.rsplit_once('-').unwrap();
+        let (gate, diff_gate): (&[&str], &[&str]) = match norm {
+            "axes-norm" => (&["gate"], &["diff_gate"]),
+            _ => (&[], &[]),
+        };
+        let rows = ["layer-norm", "rms-norm"].contains(&norm);
+        let statistics: &[&str] = match norm {
+            "rms-norm" => &["mean_square"],
+            _ => &["mean", "variance"],
+        };
+        let running: &[&str] = match operator {
+            "batch-norm-forward" => &["running_mean", "running_variance"],
+            _ => &[],
+        };
+        let beta: &[&str] = match (norm, pass) {
+            ("rms-norm", _) | ("layer-norm", "backward") => &[],
+            _ => &["beta"],
+        };
+        let beyond: &[&str] = match (rows, pass) {
             (true, "forward") => &["sum"],
             (false, "forward") => &["mask"],
             _ => &[],
