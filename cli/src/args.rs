@@ -76,14 +76,15 @@ pub enum Backend {
 pub struct FileArgs {
     /// The safetensors file to read. Where a tensor is missing under the name in this help, its PyTorch or ONNX name is
     /// tried: weight or Scale for gamma, bias or B for beta, running_var or input_var for running_variance, input_mean
-    /// for running_mean, X for src; in batch-norm-inference also the names of running statistics for mean and variance.
-    /// A warning names the tensors that are left out
+    /// for running_mean, X for src; in batch-norm-inference and instance-norm-inference also the names of running
+    /// statistics for mean and variance. A warning names the tensors that are left out
     #[arg(value_name = "IN.safetensors", value_parser = path())]
     pub input: PathBuf,
     /// The safetensors file to write; it may be IN, whose tensors are then lost
     #[arg(short, long, value_name = "OUT.safetensors", value_parser = path())]
     pub output: PathBuf,
-    /// Compare with the float64 reference, and write nothing if the difference exceeds rounding error
+    /// Compare with the float64 reference, and write nothing if the difference exceeds rounding error. NaN is correct
+    /// where squares overflow
     #[arg(long)]
     pub check: bool,
     /// Memory for tensors, on the adapter and in this process together, like 512MB or 2GiB; larger tensors are read and

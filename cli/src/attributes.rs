@@ -1,7 +1,8 @@
 //! An operator's attributes: a flag takes precedence over the file's metadata, and that over the default.
 
 use crate::failure::Failure;
-use crate::input::Input;
+use crate::input::{Input, listed};
+use crate::text::excerpt;
 use clap::ArgMatches;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
@@ -140,6 +141,37 @@ fn read<T: FromStr>(
     number.filter(fits).ok_or(Wanted(wanted))
 }
 
+/// Words that begin other names of attributes, in files' metadata. The first that fits counts.
+const OTHER_NAMES: [(&str, &[&str]); 12] = [
+    (ZERO_CENTERED, &["zero_cent", "zerocent"]),
+    (ZERO_CENTERED, &["unit_offset", "plus_one", "1p"]),
+    ("epsilon", &["eps"]),
+    ("begin_norm_axis", &["normalized_shape", "axis", "dim"]),
+    ("param_axes", &["param"]),
+    ("axes", &["axes", "axis", "normalized_shape", "dim"]),
+    ("centered", &["center"]),
+    ("groups", &["group"]),
+    ("use_affine", &["affine"]),
+    ("data_format", &["format", "layout", "channels_last"]),
+    ("activation", &["act"]),
+    ("running_weight", &["momentum"]),
+];
+
+/// Without it, a layer whose gamma is stored less 1 gives wrong results.
+const ZERO_CENTERED: &str = "zero_centered_gamma";
+
+/// The attribute among these that a key of another name probably means.
+fn meant(key: &str, attributes: &[String]) -> Option<&'static str> {
+    let is_between = |c: char| !c.is_ascii_alphanumeric();
+    let words = format!("_{}", key.to_lowercase().replace(is_between, "_"));
+    let mut names = OTHER_NAMES.into_iter();
+    let found = names.find(|(attribute, begins)| {
+        let mut begins = begins.iter().map(|begin| format!("_{begin}"));
+        attributes.iter().any(|one| one == attribute) && begins.any(|begin| words.contains(&begin))
+    });
+    found.map(|(attribute, _)| attribute)
+}
+
 /// The attributes given by flags and by the file's metadata.
 pub struct Given<'a> {
     pub flags: &'a ArgMatches,
@@ -171,6 +203,34 @@ impl Given<'_> {
         })
     }
 
+    /// Names the keys of metadata that are none of the operator's attributes, and what they probably mean; none if
+    /// there are no such keys. `op` has a warning of its own, and by `format` libraries name themselves. A failure if
+    /// results would be wrong.
+    pub fn left_out(&self, attributes: &[String]) -> Result<Option<String>, Failure> {
+        let mut left = vec![];
+        let known = |key| attributes.iter().any(|one| one == key) || matches!(key, "op" | "format");
+        for key in self.input.keys().filter(|key| !known(key)) {
+            let meant = meant(key, attributes);
+            let got = self.input.attribute(key).unwrap_or_default();
+            let is_decided = self.named::<bool>(ZERO_CENTERED)?.is_some();
+            if meant == Some(ZERO_CENTERED) && !is_decided && bool::parse(got) != Some(false) {
+                return Err(Failure::Metadata {
+                    key: excerpt(key),
+                    expected: format!("the name {ZERO_CENTERED}, or --zero-centered-gamma"),
+                    got: got.to_owned(),
+                });
+            }
+            let name = meant.map(|meant| format!("{key} (here {meant})"));
+            left.push((meant.is_none(), name.unwrap_or_else(|| key.to_owned())));
+        }
+        // Those that probably mean something come first.
+        left.sort();
+        let names: Vec<_> = left.into_iter().map(|(_, name)| name).collect();
+        let looked = attributes.join(", ");
+        let message = || format!("metadata: {} left out; looked for {looked}", listed(&names));
+        Ok((!names.is_empty()).then(message))
+    }
+
     /// For a text that is invalid, `read` returns what was expected.
     fn find<T: Clone + Send + Sync + 'static>(
         &self,
@@ -179,7 +239,7 @@ impl Given<'_> {
     ) -> Result<Option<T>, Failure> {
         match (self.flag(key), self.input.attribute(key)) {
             (None, Some(text)) => read(text).map(Some).map_err(|expected| Failure::Metadata {
-                key,
+                key: key.to_owned(),
                 expected,
                 got: text.to_owned(),
             }),

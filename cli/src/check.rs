@@ -154,12 +154,12 @@ impl Bits {
             .iter()
             .flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1))
         {
-            // Bits after the last element are 0.
+            // NaN passes. Bits after the last element are 0.
             let (value, scale) = values.next().unwrap_or((&0.0, &0.0));
-            let tolerance = roundings * scale;
+            let tolerance = roundings * scale.abs();
             if tolerance > 0.0 && tolerance.is_finite() && value.abs() <= tolerance {
                 bits.undecided += 1;
-            } else if (bit == 1) != (*value > 0.0 || value.is_nan()) {
+            } else if (bit == 1) != (*value > 0.0 || value.is_nan() || bit == 1 && *scale < 0.0) {
                 bits.wrong += 1;
             }
         }

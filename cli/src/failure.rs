@@ -59,7 +59,7 @@ pub enum Failure {
     /// An attribute in the file's metadata is invalid.
     #[error("metadata {key}: expected {expected}, got \"{}\"", excerpt(.got))]
     Metadata {
-        key: &'static str,
+        key: String,
         expected: String,
         got: String,
     },

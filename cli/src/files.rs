@@ -1,4 +1,4 @@
-//! Kinds of files, and text files that are read whole.
+//! Kinds of files, and files that are read whole.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -18,15 +18,23 @@ pub fn expect_regular(kind: &Metadata) -> io::Result<()> {
     }
 }
 
-/// The text of a small file.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    let kind = std::fs::metadata(path)?;
-    expect_regular(&kind)?;
+/// Opens a regular file to read it.
+pub fn open(path: &Path) -> io::Result<File> {
+    expect_regular(&std::fs::metadata(path)?)?;
+    File::open(path)
+}
+
+/// At most the first `most` bytes of a regular file.
+pub fn beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // Some files do not report their size.
-    File::open(path)?
-        .take(MOST_TEXT + 1)
-        .read_to_end(&mut bytes)?;
+    open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a small file.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = beginning(path, MOST_TEXT + 1)?;
     if bytes.len() as u64 > MOST_TEXT {
         let message = format!("expected at most {MOST_TEXT} bytes of text, got more");
         return Err(io::Error::other(message));

@@ -14,9 +14,12 @@ const METADATA: &str = "__metadata__";
 
 /// The contents of a header, not checked yet.
 struct Header {
-    metadata: Option<HashMap<String, String>>,
+    metadata: Option<Texts>,
     tensors: HashMap<String, TensorInfo>,
 }
+
+/// Text by keys of which none is given twice.
+struct Texts(HashMap<String, String>);
 
 /// Reads a header, or says what is wrong with it and with which tensor.
 ///
@@ -30,7 +33,8 @@ pub fn parse(json: &[u8]) -> Result<Metadata, String> {
     }
     let mut tensors: Vec<_> = header.tensors.into_iter().collect();
     tensors.sort_by_key(|(_, info)| info.data_offsets);
-    Metadata::new(header.metadata, tensors).map_err(|error| excerpt(&error.to_string()))
+    let texts = header.metadata.map(|Texts(texts)| texts);
+    Metadata::new(texts, tensors).map_err(|error| excerpt(&error.to_string()))
 }
 
 /// Checks one tensor: it must have as many bytes as its shape and element type require.
@@ -77,6 +81,9 @@ impl<'de> Visitor<'de> for Entries {
                 A::Error::custom(format!("{what}: {}", excerpt(&error.to_string())))
             };
             if name == METADATA {
+                if header.metadata.is_some() {
+                    return Err(A::Error::custom(format!("{METADATA}: given twice")));
+                }
                 header.metadata = map.next_value().map_err(|e| named(METADATA, e))?;
                 continue;
             }
@@ -91,5 +98,32 @@ impl<'de> Visitor<'de> for Entries {
             }
         }
         Ok(header)
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(TextEntries)
+    }
+}
+
+struct TextEntries;
+
+impl<'de> Visitor<'de> for TextEntries {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+        let mut texts = HashMap::new();
+        while let Some((key, text)) = map.next_entry::<String, String>()? {
+            if texts.contains_key(&key) {
+                return Err(A::Error::custom(format!("{}: given twice", excerpt(&key))));
+            }
+            texts.insert(key, text);
+        }
+        Ok(Texts(texts))
     }
 }

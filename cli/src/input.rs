@@ -19,6 +19,9 @@ const PREFIX: u64 = 8;
 /// The longest header that the safetensors library accepts.
 const MAX_HEADER: u64 = 100_000_000;
 
+/// The way to a safetensors file.
+const SAVE: &str = "save the tensors by safetensors.";
+
 /// The maximum number of names in a message.
 const MOST_NAMES: usize = 8;
 
@@ -55,9 +58,7 @@ impl Input {
             expected,
             got,
         };
-        let kind = std::fs::metadata(path).map_err(unreadable)?;
-        files::expect_regular(&kind).map_err(unreadable)?;
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = files::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         if size < PREFIX {
             let expected = format!("a safetensors file of at least {PREFIX} bytes");
@@ -66,16 +67,26 @@ impl Input {
         let mut prefix = [0; PREFIX as usize];
         file.read_exact(&mut prefix).map_err(unreadable)?;
         let length = u64::from_le_bytes(prefix);
+        let or_other = |got| match &prefix {
+            b"version " => "a Git LFS pointer; `git lfs pull` fetches the file".to_owned(),
+            [b'P', b'K', 3, 4, ..] => format!("a zip archive (.pt, .npz); {SAVE}torch.save_file"),
+            [0x80, 2, 0x8a, 0x0a, ..] => format!("a .pt file; {SAVE}torch.save_file"),
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
+                format!("a .npy file; {SAVE}numpy.save_file")
+            }
+            _ => got,
+        };
         let most = MAX_HEADER.min(size - PREFIX);
         if length > most {
             let expected = format!("a safetensors file, with a header of at most {most} bytes");
-            return Err(malformed(expected, format!("one of {length} bytes")));
+            let got = format!("one of {length} bytes");
+            return Err(malformed(expected, or_other(got)));
         }
         let mut header = Vec::new();
         let read = file.by_ref().take(length).read_to_end(&mut header);
         read.map_err(unreadable)?;
         let header = header::parse(&header)
-            .map_err(|got| malformed("a safetensors header".to_owned(), got))?;
+            .map_err(|got| malformed("a safetensors header".to_owned(), or_other(got)))?;
         let (expected, got) = (header.data_len() as u64, size - PREFIX - length);
         if expected != got {
             return Err(malformed(
@@ -155,11 +166,16 @@ impl Input {
 
     /// An attribute in the file's metadata.
     pub fn attribute(&self, key: &str) -> Option<&str> {
+        Some(self.header.metadata().as_ref()?.get(key)?.trim())
+    }
+
+    /// The keys of the file's metadata, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.header
             .metadata()
-            .as_ref()?
-            .get(key)
-            .map(String::as_str)
+            .iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
     }
 
     /// Whether a tensor is there.
@@ -271,7 +287,7 @@ impl Stored {
 }
 
 /// Names for a message; only the first of many.
-fn listed(names: &[String]) -> String {
+pub fn listed(names: &[String]) -> String {
     let first = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>();
     let first = match first.is_empty() {
         true => "none".to_owned(),

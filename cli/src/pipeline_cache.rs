@@ -1,5 +1,6 @@
 //! The folder of `--pipeline-cache`: what drivers have compiled, a file for each adapter and driver.
 
+use crate::files;
 use crate::temporary::Temporary;
 use std::cell::RefCell;
 use std::fs;
@@ -34,11 +35,7 @@ impl CacheFile {
 
     /// What an earlier run wrote; nothing if it is not there, or damaged.
     pub fn read(&self) -> Vec<u8> {
-        let is_small = fs::metadata(&self.0).is_ok_and(|own| own.len() <= LIMIT);
-        let file = match is_small {
-            true => fs::read(&self.0).unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let file = files::beginning(&self.0, LIMIT).unwrap_or_default();
         let sum = file
             .strip_prefix(MAGIC)
             .and_then(|rest| rest.split_first_chunk());
@@ -98,14 +95,19 @@ impl Opened {
 
     /// Writes what was compiled. The command's results do not depend on it: a failure is a warning.
     pub fn keep(&self) {
-        for (file, gpu) in self.0.borrow_mut().drain(..) {
-            let bytes = gpu.pipeline_cache().unwrap_or_default();
-            // Of several contexts on one adapter the one that compiled most is kept.
-            if bytes.len() <= file.read().len() {
-                continue;
-            }
-            if let Err(error) = file.write(&bytes) {
-                log::warn!("--pipeline-cache: {error}");
+        let mut opened = self.0.borrow_mut();
+        let compiled = opened.drain(..);
+        let compiled = compiled.filter_map(|(file, gpu)| Some((gpu.pipeline_cache()?, file)));
+        let mut compiled: Vec<_> = compiled.collect();
+        // Of several contexts on one adapter the one that compiled most stays. The length of what an earlier run wrote
+        // says nothing: the driver may have refused it.
+        compiled.sort_by_key(|(bytes, _)| bytes.len());
+        for (bytes, file) in compiled
+            .iter()
+            .filter(|(bytes, file)| *bytes != file.read())
+        {
+            if let Err(error) = file.write(bytes) {
+                log::warn!("--pipeline-cache {}: {error}", file.0.display());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The help text about an operator's files: a line for each tensor that they may have.
 
-use super::{Operator, PARAM_GRADS};
+use super::Operator;
 use wgpu_norm::{Access, Need, Norm, Operation, Pass, Slot, Tensor};
 
 impl Operator {
@@ -32,13 +32,10 @@ impl Operator {
             written.map(line).collect::<String>(),
             self.of_types()
         );
-        let attributes = self.flags();
-        let attributes = attributes.iter().map(|flag| flag.get_id().as_str());
-        let attributes: Vec<_> = attributes.filter(|name| *name != PARAM_GRADS).collect();
         help += &format!(
             "\n\nAttributes not given by flags are read from IN's metadata, as text: {}. An op other than {} there is \
-             a warning.",
-            attributes.join(", "),
+             a warning, and so are keys that nothing reads.",
+            self.attributes().join(", "),
             self.name()
         );
         help
@@ -126,13 +123,17 @@ impl Operator {
                 "[C], or (broadcast) src's rank, with size 1 along the axes that are reduced",
             ),
             Norm::Group { .. } => ("each group of a sample: [N, G]", "[C]"),
+            Norm::Instance { .. } if self.pass == Pass::Inference => (
+                "each channel of a sample: [N, C], or running statistics of all samples: [C]",
+                "[C]",
+            ),
             norm if norm.begin_axis().is_some() => (
                 "each row: src's axes before begin_norm_axis, or one axis for all of them",
                 "src's axes from begin_norm_axis on, or one axis for all of them",
             ),
             Norm::Axes { .. } => (
-                "src's sizes along the other axes than axes",
-                "src's sizes along param_axes",
+                "src's sizes along the other axes than axes, or all axes with size 1 along these",
+                "src's sizes along param_axes, or all axes with size 1 along the others",
             ),
             _ => ("each channel of a sample: [N, C]", "[C]"),
         }

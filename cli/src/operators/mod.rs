@@ -288,6 +288,13 @@ impl Operator {
         flags
     }
 
+    /// Its attributes that the file's metadata may have.
+    fn attributes(&self) -> Vec<String> {
+        let flags = self.flags().into_iter();
+        let names = flags.map(|flag| flag.get_id().as_str().to_owned());
+        names.filter(|name| name != PARAM_GRADS).collect()
+    }
+
     /// The operation that the flags and the file describe, with the file's tensors.
     fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
         let missing = |attribute| Failure::NoAttribute { attribute };
@@ -330,7 +337,8 @@ impl Operator {
             _ => Through::Batch,
         };
         let param_grads = given.flag(PARAM_GRADS).unwrap_or_default();
-        if matches!((&self.norm, &self.pass), (Norm::Batch(_), Pass::Inference)) {
+        let of_channels = matches!(norm, Norm::Batch(_) | Norm::Instance { .. });
+        if of_channels && self.pass == Pass::Inference {
             job.input.take_running_statistics();
         }
         let arguments = Arguments::find(job, &norm, &self.pass, activation, use_affine)?;
@@ -355,6 +363,13 @@ impl Operator {
         }
         if let Norm::Batch(channels) = &mut norm {
             *channels = arguments.channels(job, given.named("data_format")?)?;
+        }
+        let mean = arguments.get(Tensor::Mean);
+        // Running statistics are every sample's: this is batch norm.
+        if let (Norm::Instance { format }, Pass::Inference) = (&norm, &pass)
+            && mean.is_some_and(|mean| mean.shape.len() == 1)
+        {
+            norm = Norm::batch(*format);
         }
         let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
             false => Residual::None,
@@ -443,6 +458,13 @@ impl Operators {
             flags: &self.flags,
             input: &job.input,
         };
+        let mut attributes = self.operator.attributes();
+        // Those of running statistics are read only beside them.
+        attributes
+            .retain(|key| !key.starts_with("running_") || job.input.contains(Tensor::RunningMean));
+        if let Some(left_out) = given.left_out(&attributes)? {
+            job.warn(left_out);
+        }
         let work = self.operator.work(&job, &given)?;
         if let Some(left_out) = job.input.left_out() {
             job.warn(left_out);

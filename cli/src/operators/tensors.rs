@@ -8,8 +8,8 @@ use crate::job::Job;
 use crate::output::Described;
 use wgpu_norm::memory;
 use wgpu_norm::{
-    Activation, Channels, DType, DTypes, DataFormat, Error, Need, Norm, Operation, Pass, Tensor,
-    TensorUse,
+    Activation, Axis, Channels, DType, DTypes, DataFormat, Error, Need, Norm, Operation, Pass,
+    Tensor, TensorUse,
 };
 
 /// The file's tensors, src first.
@@ -330,7 +330,7 @@ pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
 
 /// A failure if a tensor in the file does not have the shape that the operation requires.
 fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
-    let (norm, src) = (&operation.norm, &operation.shape);
+    let norm = &operation.norm;
     let over_rows = norm.begin_axis().is_some();
     let why = match (kind(used.tensor), norm) {
         (Kind::Data, _) => " as src".to_owned(),
@@ -339,7 +339,10 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
             let why = " (a bit for each element of src, 32 in a word)";
             return stored.expect_shape(&[&words], why);
         }
-        (Kind::Params, _) if over_rows => " (src's axes from begin_norm_axis on)".to_owned(),
+        (Kind::Params, _) if over_rows => {
+            let other = of_axes_norm(stored, operation).unwrap_or_default();
+            format!(" (src's axes from begin_norm_axis on{other})")
+        }
         (Kind::Statistics, _) if over_rows => " (src's axes before begin_norm_axis)".to_owned(),
         (Kind::Statistics, Norm::Group { groups, .. }) => {
             format!(" (one per group of each sample; groups is {groups})")
@@ -349,19 +352,63 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
         (Kind::Params, Norm::Axes { .. }) => " (src's axes that are among param_axes)".to_owned(),
         _ => " (one per channel of src)".to_owned(),
     };
-    if !over_rows || kind(used.tensor) == Kind::Data {
-        return stored.expect_shape(&[&used.shape], &why);
-    }
-    // Statistics may have size 1 along each normalized axis.
-    let mut kept = used.shape.clone();
-    kept.resize(src.len(), 1);
-    if kind(used.tensor) == Kind::Statistics && stored.shape == kept {
+    let may_have_all_axes = match (kind(used.tensor), norm) {
+        // The latter has a data format for this.
+        (Kind::Data, _) | (_, Norm::Batch(_)) => false,
+        (Kind::Params, _) => !over_rows,
+        _ => true,
+    };
+    if may_have_all_axes && stored.shape == with_all_axes(used, operation) {
         return Ok(());
     }
-    // Both may have one axis in place of all of their own.
+    // Those of rows may have one axis in place of all of their own.
     let flat = [used.elements() as usize];
-    match used.shape == flat {
-        true => stored.expect_shape(&[&flat], &why),
+    match !over_rows || kind(used.tensor) == Kind::Data || used.shape == flat {
+        true => stored.expect_shape(&[&used.shape], &why),
         false => stored.expect_shape(&[&used.shape, &flat], &why),
     }
+}
+
+/// The shape of parameters or statistics of src's rank, with size 1 along the axes that they do not vary along.
+fn with_all_axes(used: &TensorUse, operation: &Operation) -> Vec<usize> {
+    let mut axes = operation.axes();
+    if let Norm::Group { .. } | Norm::Instance { .. } = operation.norm {
+        // The channels of a group are no axis of src.
+        axes.retain(|axis| !(axis.reduced && axis.parameter));
+    }
+    let statistic = kind(used.tensor) == Kind::Statistics;
+    let varies = |of: &Axis| if statistic { !of.reduced } else { of.parameter };
+    let mut sizes = used.shape.iter();
+    let each = axes.iter().map(|axis| {
+        let size = if varies(axis) { sizes.next() } else { None };
+        size.copied().unwrap_or(1)
+    });
+    each.collect()
+}
+
+/// The axes norm that takes a gamma which does not fit rows, in words that follow others: ConvNeXt's gamma is along the
+/// channels, an adaptive norm's of each sample.
+fn of_axes_norm(gamma: &Stored, operation: &Operation) -> Option<String> {
+    let first = operation.norm.begin_axis()?;
+    let centered = operation.norm.is_centered();
+    let rank = operation.shape.len() as i64;
+    let rows: Vec<i64> = (first.rem_euclid(rank.max(1))..rank).collect();
+    let of_samples = [&[0], &*rows].concat();
+    let kinds: [(&[i64], &[i64]); 3] = [(&rows, &of_samples), (&[1], &[1]), (&[1], &[0, 1])];
+    let words = kinds.into_iter().find_map(|(axes, param_axes)| {
+        let words = format!("--axes {axes:?} --param-axes {param_axes:?} --centered {centered}");
+        let mut other = operation.clone();
+        other.norm = Norm::Axes {
+            axes: axes.to_vec(),
+            param_axes: param_axes.to_vec(),
+            centered,
+        };
+        // An error if src has no such axes.
+        let mut tensors = other.tensors().ok()?.into_iter();
+        let used = tensors.find(|used| used.tensor == gamma.tensor)?;
+        check_shape(gamma, &used, &other).is_ok().then_some(words)
+    })?;
+    let words = words.replace(", ", ",").replace(['[', ']'], "");
+    let pass = operation.pass.name();
+    Some(format!("; axes-norm-{pass} {words} takes it"))
 }

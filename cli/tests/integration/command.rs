@@ -18,7 +18,9 @@ mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
+mod metadata;
 mod other_names;
+mod pipeline_cache;
 mod ranks;
 mod rms_norm;
 mod rows_forward;
@@ -940,6 +942,29 @@ fn refuses_malformed_files() {
     }
 }
 
+/// Files of other kinds are named, with the way to a safetensors file.
+#[test]
+fn refuses_other_formats() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\n\
+        oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+    let torch = b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0archive/data.pkl";
+    // As a length, these are few enough bytes for a header.
+    let mut zip = b"PK\x03\x04\0\0\0\0\0\0\0\0".to_vec();
+    zip.resize(68 << 20, 0);
+    let old_torch = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
+    let numpy = b"\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+    for (name, bytes, fragments) in [
+        ("lfs", &pointer[..], ["Git LFS pointer", "git lfs pull"]),
+        ("zip", torch, [".pt", "safetensors.torch.save_file"]),
+        ("large-zip", &zip, [".pt", "safetensors.torch.save_file"]),
+        ("pickle", old_torch, [".pt", "safetensors.torch.save_file"]),
+        ("npy", numpy, [".npy", "safetensors.numpy.save_file"]),
+    ] {
+        let fragments = [&["in: expected a safetensors"], &fragments[..]].concat();
+        refuse(name, bytes, &["--epsilon", "1"], &fragments);
+    }
+}
+
 /// An empty tensor may have any other sizes in the file.
 #[test]
 fn refuses_sizes_that_overflow_beside_a_zero() {
@@ -1066,6 +1091,84 @@ fn a_failed_check_writes_nothing() {
     );
     assert_eq!(names(&folder), ["in"]);
     assert_success(&backward(&input, &output, &[]));
+}
+
+/// Where squares overflow, NaN is documented. Other results are checked nevertheless.
+#[test]
+fn a_check_accepts_what_squares_beyond_f32_give() {
+    let from = |large: f32, small: f32| -> Vec<f32> {
+        let shares = (0..16).map(|i| ((37 * i) % 101) as f32 / 50.0 - 1.0);
+        let sizes = [large, small].into_iter().flat_map(|size| [size; 8]);
+        sizes
+            .zip(shares)
+            .map(|(size, share)| size * share)
+            .collect()
+    };
+    for (operator, flags) in [
+        ("layer-norm-forward", &[][..]),
+        ("rms-norm-forward", &[]),
+        ("layer-norm-forward", &["--activation", "relu"]),
+        ("instance-norm-forward", &[]),
+        ("instance-norm-forward", &["--activation", "relu"]),
+        ("group-norm-forward", &["--groups", "1"]),
+        (
+            "batch-norm-forward",
+            &[
+                "--epsilon",
+                "1",
+                "--data-format",
+                "NCX",
+                "--running-weight",
+                "0.5",
+            ],
+        ),
+        ("axes-norm-forward", &["--axes", "-1", "--param-axes", "-1"]),
+        (
+            "axes-norm-forward",
+            &["--axes", "-1", "--param-axes", "-1", "--centered", "false"],
+        ),
+    ] {
+        let over_rows = ["layer", "rms", "axes"]
+            .iter()
+            .any(|norm| operator.starts_with(norm));
+        let (shape, gamma): (&[usize], usize) = match operator {
+            _ if over_rows => (&[2, 8], 8),
+            "batch-norm-forward" => (&[1, 2, 8], 2),
+            _ => (&[2, 1, 8], 1),
+        };
+        // The squares themselves, their sum alone, and a mean beyond f32.
+        for large in [3e19, 1.1e19, 3e38] {
+            let mut draft = Draft {
+                tensors: HashMap::new(),
+                metadata: HashMap::new(),
+            };
+            draft = draft.with("src", tensor(shape, &from(large, 1.0)));
+            draft = draft.with("gamma", tensor(&[gamma], &vec![1.0_f32; gamma]));
+            if operator == "batch-norm-forward" {
+                draft = draft.with("running_mean", tensor(&[2], &[0.0_f32; 2]));
+                draft = draft.with("running_variance", tensor(&[2], &[1.0_f32; 2]));
+            }
+            if operator == "instance-norm-forward" && !flags.is_empty() {
+                // With a mask.
+                draft = draft.with("residual", tensor(shape, &[0.0_f32; 16]));
+            }
+            let name = format!("overflow-{operator}-{large}-{}", flags.concat());
+            let folder = folder(&name);
+            let (input, output) = (folder.join("in"), folder.join("out"));
+            std::fs::write(&input, draft.bytes()).unwrap();
+            let result = operate(operator, &input, &output, &[flags, &["--check"]].concat());
+            assert_success(&result);
+            let dst = values(&output, "dst");
+            let (first, second) = dst.split_at(8);
+            assert!(
+                second.iter().all(|value| value.is_finite()),
+                "{name}: {dst:?}"
+            );
+            if large != 1.1e19 {
+                assert!(first.iter().all(|value| value.is_nan()), "{name}: {dst:?}");
+            }
+        }
+    }
 }
 
 /// Help lists the files' tensors, both required and optional ones.

@@ -16,8 +16,8 @@ pub const SUM_ULPS: f64 = 64.0;
 ///
 /// If `want` is not finite, any result that is not finite is correct: the order of a sum decides whether infinite terms
 /// make it infinite or NaN. If `want` is finite but beyond the range of `T`, or so near its end that the tolerance
-/// reaches beyond, infinity is also correct; NaN is not. A mismatch in this, different lengths, or a scale that is not
-/// finite with a finite `want` give infinity.
+/// reaches beyond, infinity is also correct; NaN is not, unless the scale is negative. A mismatch in this, different
+/// lengths, or a scale that is not finite with a finite `want` give infinity.
 #[must_use]
 pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
     if got.len() != want.len() || want.len() != scale.len() {
@@ -32,6 +32,9 @@ pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
 /// The [`scaled_error`] of one element. Never NaN, which `f64::max` would drop.
 fn element_error<T: Element>(got: f64, want: f64, scale: f64) -> f64 {
     let matches = |same: bool| if same { 0.0 } else { f64::INFINITY };
+    if got.is_nan() && scale < 0.0 {
+        return 0.0;
+    }
     if got.is_nan() || !want.is_finite() {
         return matches(!got.is_finite() && !want.is_finite());
     }

@@ -6,8 +6,12 @@ use super::norm::Statistic;
 use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, unzip};
 use wgpu_norm::memory;
 use wgpu_norm::{
-    Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
+    DType, Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
 };
+
+/// The most by which squares in a kernel may exceed their sum about the mean: it begins with sums about one of the
+/// elements, of up to 32.
+const SQUARES: f64 = 64.0;
 
 /// All results that a forward pass may write.
 pub(super) fn compute(
@@ -62,6 +66,19 @@ pub(super) fn compute(
             false => mean.clone(),
         };
         results.push(Computed::new(tensor, own));
+    }
+    // f64's own squares overflow here, too.
+    if matches!(operation.pass, Pass::Forward(_)) && super::sums(operation) == DType::F32 {
+        let most = f64::from(f32::MAX) / (SQUARES * indices.elements_of_a_statistic());
+        for computed in results.iter_mut().filter(|of| of.tensor != Tensor::Sum) {
+            let of_elements = matches!(computed.tensor, Tensor::Dst | Tensor::Mask);
+            for (at, scale) in computed.scale.iter_mut().enumerate() {
+                let of_element = indices.statistic.get(at).filter(|_| of_elements);
+                if variance.0[of_element.map_or(at, |&of| of as usize)] > most {
+                    *scale = -scale.max(f64::MIN_POSITIVE);
+                }
+            }
+        }
     }
     Ok(results)
 }

@@ -64,6 +64,8 @@
 //! are equal: nothing compared with f32, but relevant for f64 data. The forward passes' sums keep their rounding
 //! errors.
 //!
+//! Where squares may overflow the type of sums, the scale is negative, and NaN is also correct.
+//!
 //! If a gradient recomputes the layer's output, rounding decides whether elements near 0 pass relu. Their scale allows
 //! for both ([`Computed::undecided`]).
 
@@ -98,7 +100,7 @@ pub struct Computed {
     pub tensor: Tensor,
     /// Its elements. For a mask, the activation's arguments: a bit is 1 if the argument is above 0 or NaN.
     pub values: Vec<f64>,
-    /// The size of each element's terms, to which the tolerance is proportional.
+    /// The size of each element's terms, to which the tolerance is proportional; negative where NaN is also correct.
     pub scale: Vec<f64>,
     /// The number of elements of src for which rounding decides whether they pass the activation.
     pub undecided: usize,

@@ -350,6 +350,35 @@ fn edges_and_errors() {
     assert!(find(&dst, Tensor::Dst).values.iter().all(|x| x.is_nan()));
 }
 
+/// Squares of one row overflow f32: NaN is correct in its results, other numbers only if they are right.
+#[test]
+fn squares_that_overflow() {
+    for (norm, squares) in [
+        (Norm::Layer { begin_axis: -1 }, Tensor::Variance),
+        (Norm::Rms { begin_axis: -1 }, Tensor::MeanSquare),
+    ] {
+        let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32);
+        let src = (Tensor::Src, vec![3e19, -1e19, 1.0, 2.0]);
+        let inputs = [src, (Tensor::Gamma, vec![1.0, 0.0])];
+        let results = run(&operation.with_params(true, false), &inputs);
+        for tensor in [Tensor::Dst, squares] {
+            let want = find(&results, tensor);
+            let right: Vec<_> = want.values.iter().map(|&value| value as f32).collect();
+            let passes = |at: usize, number: f32| {
+                let mut got = right.clone();
+                got[at] = number;
+                scaled_error(&got, &want.values, &want.scale) <= 1.0
+            };
+            let half = right.len() / 2;
+            assert!(passes(0, right[0]));
+            for at in 0..right.len() {
+                assert_eq!(passes(at, f32::NAN), at < half, "{tensor:?} {at}");
+                assert!(!passes(at, 0.125), "{tensor:?} {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_an_operation_does_not_read_does_not_count() {
     let norm = Norm::Rms { begin_axis: -1 };

@@ -95,3 +95,198 @@ fn what_makes_no_sense_is_refused() {
         &["gamma", "param_axes"],
     );
 }
+
+/// src's rank, with size 1 along the other axes, as they multiply src elsewhere.
+#[test]
+fn parameters_and_statistics_may_keep_all_axes() {
+    let plain = |draft: Draft| {
+        let draft = draft.with("src", counting::<f32>(&[2, 6, 4, 3]));
+        let draft = draft.with("diff_dst", counting::<f32>(&[2, 6, 4, 3]));
+        let draft = draft.no_attribute("axes").no_attribute("param_axes");
+        draft.attribute("epsilon", "0.5")
+    };
+    // Whether the statistics keep src's axes, then gamma and beta.
+    let shaped = |statistics: &[usize], params: &[usize]| {
+        let draft = plain(good());
+        let draft = draft.with("mean", counting::<f32>(statistics));
+        let draft = draft.with("variance", counting::<f32>(statistics));
+        let draft = draft.with("gamma", counting::<f32>(params));
+        draft.with("beta", counting::<f32>(params))
+    };
+    type Shape = &'static [usize];
+    type Case = (
+        &'static str,
+        &'static [&'static str],
+        [Shape; 2],
+        [Shape; 2],
+    );
+    let cases: [Case; 6] = [
+        (
+            "axes",
+            &["--axes", "1", "--param-axes", "1"],
+            [&[2, 4, 3], &[2, 1, 4, 3]],
+            [&[6], &[1, 6, 1, 1]],
+        ),
+        (
+            "axes",
+            &["--axes", "2,3", "--param-axes", "0,1"],
+            [&[2, 6], &[2, 6, 1, 1]],
+            [&[2, 6], &[2, 6, 1, 1]],
+        ),
+        (
+            "layer",
+            &["--begin-norm-axis", "2"],
+            [&[2, 6], &[2, 6, 1, 1]],
+            [&[4, 3], &[4, 3]],
+        ),
+        (
+            "instance",
+            &[],
+            [&[2, 6], &[2, 6, 1, 1]],
+            [&[6], &[1, 6, 1, 1]],
+        ),
+        (
+            "instance",
+            &["--data-format", "NXC"],
+            [&[2, 3], &[2, 1, 1, 3]],
+            [&[3], &[1, 1, 1, 3]],
+        ),
+        (
+            "group",
+            &["--groups", "3"],
+            [&[2, 3], &[2, 3, 1, 1]],
+            [&[6], &[1, 6, 1, 1]],
+        ),
+    ];
+    for (norm, flags, statistics, params) in cases {
+        for pass in ["forward", "inference", "backward"] {
+            if norm == "layer" && pass == "inference" {
+                continue;
+            }
+            let operator = format!("{norm}-norm-{pass}");
+            let name = format!("{operator}-{}", flags.concat());
+            let want = output(&operator, &name, &shaped(statistics[0], params[0]), flags);
+            let flags = [flags, &["--check"]].concat();
+            let draft = shaped(statistics[1], params[1]);
+            let kept = output(&operator, &format!("{name}-kept"), &draft, &flags);
+            let result = match pass {
+                "backward" => "diff_src",
+                _ => "dst",
+            };
+            assert_eq!(values(&kept, result), values(&want, result), "{name}");
+            if pass == "backward" {
+                // Gradients have gamma's shape.
+                let (_, shape, got) = read_shaped(&kept, "diff_gamma").unwrap();
+                assert_eq!(shape, params[1], "{name}");
+                assert_eq!(got, values(&want, "diff_gamma"), "{name}");
+            }
+        }
+    }
+    // As many elements, at other places.
+    for (name, shape) in [("rank", &[6, 1, 1][..]), ("place", &[6, 1, 1, 1])] {
+        let draft = shaped(&[2, 4, 3], shape);
+        let flags = ["--axes", "1", "--param-axes", "1"];
+        let fragments = ["gamma: expected shape [6]", &format!("got {shape:?}")];
+        refuse_by(
+            "axes-norm-forward",
+            name,
+            &draft.bytes(),
+            &flags,
+            &fragments,
+        );
+    }
+}
+
+/// A gamma that layer norm and RMS norm do not have, and the flags with which axes norm takes it.
+#[test]
+fn the_way_to_axes_norm_is_shown() {
+    let cases: [(&str, &[usize], &[usize], &str); 9] = [
+        // ConvNeXt's.
+        (
+            "layer-norm-forward",
+            &[2, 6, 4, 3],
+            &[6],
+            "--axes 1 --param-axes 1 --centered true",
+        ),
+        (
+            "layer-norm-forward",
+            &[2, 6, 4, 3],
+            &[1, 6, 1, 1],
+            "--axes 1 --param-axes 1 --centered true",
+        ),
+        (
+            "layer-norm-forward",
+            &[6, 6, 6, 3],
+            &[6],
+            "--axes 1 --param-axes 1 --centered true",
+        ),
+        (
+            "rms-norm-forward",
+            &[2, 6, 4, 3],
+            &[6],
+            "--axes 1 --param-axes 1 --centered false",
+        ),
+        // AdaLN's.
+        (
+            "layer-norm-forward",
+            &[2, 5, 6],
+            &[2, 6],
+            "--axes 2 --param-axes 0,2 --centered true",
+        ),
+        (
+            "layer-norm-forward",
+            &[2, 5, 6],
+            &[2, 1, 6],
+            "--axes 2 --param-axes 0,2 --centered true",
+        ),
+        (
+            "layer-norm-forward",
+            &[6, 6, 6],
+            &[6, 6],
+            "--axes 2 --param-axes 0,2 --centered true",
+        ),
+        (
+            "layer-norm-forward",
+            &[2, 6, 4, 3],
+            &[2, 6],
+            "--axes 1 --param-axes 0,1 --centered true",
+        ),
+        (
+            "rms-norm-forward",
+            &[2, 5, 6],
+            &[2, 6],
+            "--axes 2 --param-axes 0,2 --centered false",
+        ),
+    ];
+    for (operator, src, gamma, flags) in cases {
+        let shown = format!("; axes-norm-forward {flags} takes it");
+        let draft = good().no_attribute("axes").no_attribute("param_axes");
+        let draft = draft.with("src", counting::<f32>(src));
+        let draft = draft.with("gamma", counting::<f32>(gamma)).without("beta");
+        let name = format!("{operator}-{src:?}-{gamma:?}");
+        let fragments = ["gamma: expected shape", &*shown];
+        refuse_by(operator, &name, &draft.bytes(), &[], &fragments);
+        // And it does take it.
+        let flags: Vec<_> = flags.split(' ').collect();
+        output("axes-norm-forward", &format!("{name}-axes"), &draft, &flags);
+    }
+    // Where nothing fits, nothing is shown.
+    for (name, gamma) in [
+        ("other", &[5_usize][..]),
+        ("samples", &[2]),
+        ("order", &[6, 2]),
+    ] {
+        let draft = good().with("src", counting::<f32>(&[2, 6, 4, 3]));
+        let draft = draft.with("gamma", counting::<f32>(gamma)).without("beta");
+        let folder = folder(name);
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, draft.bytes()).unwrap();
+        let result = operate("layer-norm-forward", &input, &output, &[]);
+        assert_failure(&result, &["gamma: expected shape [3]"], name);
+        assert!(
+            !stderr(&result).contains("axes-norm"),
+            "{}",
+            stderr(&result)
+        );
+    }
+}

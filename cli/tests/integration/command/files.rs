@@ -4,7 +4,7 @@ use super::*;
 use std::time::{Duration, Instant};
 
 /// Runs a command that must not wait forever.
-fn promptly(command: &mut Command, what: &str) -> Output {
+pub fn promptly(command: &mut Command, what: &str) -> Output {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let start = Instant::now();

@@ -257,3 +257,60 @@ fn bench_runs_them() {
         assert!(text.contains(op), "{text}");
     }
 }
+
+/// PyTorch's state dict with `track_running_stats`: in `eval()` every sample is normalized by the running statistics.
+#[test]
+fn instance_norm_by_running_statistics_is_batch_norms() {
+    let statistics = |mean: &'static str, variance: &'static str| {
+        let draft = good().without("mean").without("variance");
+        let draft = draft.with(mean, params::<f32>(&[4], &[0.5, -1.0, 2.0, 0.0]));
+        draft.with(variance, params::<f32>(&[4], &[0.25, 4.0, 1.0, 9.0]))
+    };
+    let named = || statistics("mean", "variance");
+    for flags in [
+        &["--data-format", "NCX"][..],
+        &["--data-format", "NCX", "--activation", "silu"],
+    ] {
+        let run = |operator: &str, name: &str, draft: &Draft, flags: &[&str]| {
+            values(&output(operator, name, draft, flags), "dst")
+        };
+        let want = run("batch-norm-inference", "running", &named(), flags);
+        if flags.len() == 2 {
+            // (1 − 3 … − 0.5) / √2.5 with the first channel's gamma 1: src is −1 and 3.
+            let r = 1.0 / 2.5_f64.sqrt();
+            assert_close(&want[..2], &[-1.5 * r, 2.5 * r]);
+        }
+        let instance = "instance-norm-inference";
+        let state_dict = statistics("running_mean", "running_var");
+        for (name, draft) in [("own-names", named()), ("state-dict", state_dict)] {
+            for more in [&["--check"][..], &["--memory-budget", "64MB"]] {
+                let got = run(instance, name, &draft, &[flags, more].concat());
+                assert_eq!(got, want, "{name} {more:?}");
+            }
+        }
+    }
+    // Channels last, of another rank.
+    let draft = named().with("src", counting::<f32>(&[2, 2, 1, 4]));
+    let flags = ["--data-format", "NXC", "--check"];
+    let want = output("batch-norm-inference", "nxc", &draft, &flags);
+    let got = output("instance-norm-inference", "nxc-instance", &draft, &flags);
+    assert_eq!(values(&got, "dst"), values(&want, "dst"));
+    let draft = named().with("mean", params::<f32>(&[3], &[0.0; 3]));
+    let fragments = [
+        "mean: expected shape [4] (one per channel of src)",
+        "got [3]",
+    ];
+    refuse("instance-norm-inference", "length", &draft, &[], &fragments);
+    let draft = named().with("variance", params::<f32>(&[2, 4], &[1.0; 8]));
+    let fragments = ["variance: expected shape [4]", "got [2, 4]"];
+    refuse("instance-norm-inference", "mixed", &draft, &[], &fragments);
+    // Only inference has running statistics: a gradient has each sample's.
+    let fragments = ["mean: expected shape [2, 4]", "got [4]"];
+    refuse(
+        "instance-norm-backward",
+        "gradient",
+        &named(),
+        &[],
+        &fragments,
+    );
+}

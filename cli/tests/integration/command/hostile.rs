@@ -142,6 +142,15 @@ fn errors_name_the_tensor() {
     let twice = format!(r#"{{"src":{good},"src":{good}}}"#);
     let expected = ["tensor src", "given twice"];
     refuse("twice", &raw(&twice, 8), &["--epsilon", "1"], &expected);
+    // Which of two attributes, or of two texts, counts?
+    let texts = r#""__metadata__":{"epsilon":"1"}"#;
+    let twice = format!(r#"{{{texts},"src":{good},{texts}}}"#);
+    let expected = ["__metadata__", "given twice"];
+    refuse("texts", &raw(&twice, 8), &[], &expected);
+    let twice =
+        format!(r#"{{"__metadata__":{{"epsilon":"1","a":"","epsilon":"2"}},"src":{good}}}"#);
+    let expected = ["__metadata__", "epsilon", "given twice"];
+    refuse("key", &raw(&twice, 8), &[], &expected);
     let number = format!(r#"{{"__metadata__":{{"epsilon":1}},"src":{good}}}"#);
     let expected = ["__metadata__", "invalid type"];
     refuse("number", &raw(&number, 8), &["--epsilon", "1"], &expected);
