@@ -1,4 +1,4 @@
-// Shared by columns_reduce, columns_apply and columns_fused, for norms over an axis that is not the last one. src is
+// Shared by columns_walk and columns_fused, for norms over an axis that is not the last one. src is
 // batches of `rows` rows of `columns` elements. Statistics belong to a column of a batch; gamma and beta belong to a
 // row, which all batches share, or with parameters of samples each batch has its own.
 //

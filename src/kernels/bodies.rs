@@ -361,9 +361,7 @@ impl Body {
         use Kernel::*;
         match self {
             Self::Gradient => !matches!(kernel, CombineGroups | FlatApply | ColumnsFused),
-            Self::UncenteredGradient => {
-                Self::RmsGradient.fits(kernel) || matches!(kernel, ColumnsReduce | ColumnsApply)
-            }
+            Self::UncenteredGradient => Self::RmsGradient.fits(kernel) || kernel == ColumnsWalk,
             Self::RmsGradient => matches!(
                 kernel,
                 PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
@@ -379,8 +377,7 @@ impl Body {
                     | ChannelsLastFused
                     | FlatApply
                     | RowsApply
-                    | ColumnsReduce
-                    | ColumnsApply
+                    | ColumnsWalk
                     | Finish
             ),
             Self::GroupGradient | Self::GroupRmsGradient => matches!(
@@ -412,7 +409,7 @@ impl Body {
             ),
             Self::GroupInference | Self::GroupRmsInference => {
                 Self::Inference.fits(kernel)
-                    || matches!(kernel, PackWeights | RowsApply | ColumnsApply)
+                    || matches!(kernel, PackWeights | RowsApply | ColumnsWalk)
             }
             Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
             Self::RmsForward => {
@@ -422,8 +419,7 @@ impl Body {
                         | ChannelsFirstReduce
                         | RowsApply
                         | RowsFused
-                        | ColumnsReduce
-                        | ColumnsApply
+                        | ColumnsWalk
                         | ColumnsFused
                         | Finish
                 )

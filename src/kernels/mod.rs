@@ -84,9 +84,8 @@ mod channels_first_reduce;
 mod channels_last_apply;
 mod channels_last_fused;
 mod channels_last_reduce;
-mod columns_apply;
 mod columns_fused;
-mod columns_reduce;
+mod columns_walk;
 mod combine_groups;
 mod describe;
 mod epilogue;
@@ -115,9 +114,8 @@ pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceU
 pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniforms};
 pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
 pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
-pub(crate) use columns_apply::{ColumnsApply, ColumnsApplyUniforms};
 pub(crate) use columns_fused::{ColumnsFused, ColumnsFusedUniforms};
-pub(crate) use columns_reduce::{ColumnsReduce, ColumnsReduceUniforms};
+pub(crate) use columns_walk::{ColumnsWalk, ColumnsWalkUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 pub(crate) use describe::Constant;
 #[cfg(test)]
@@ -156,8 +154,7 @@ pub(crate) enum Kernel {
     RowsFused,
     RowsReduce,
     RowsApply,
-    ColumnsReduce,
-    ColumnsApply,
+    ColumnsWalk,
     ColumnsFused,
 }
 
@@ -212,7 +209,7 @@ pub(crate) trait Describe: Constants {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ChannelsFirstReduce,
@@ -227,8 +224,7 @@ impl Kernel {
         Self::RowsFused,
         Self::RowsReduce,
         Self::RowsApply,
-        Self::ColumnsReduce,
-        Self::ColumnsApply,
+        Self::ColumnsWalk,
         Self::ColumnsFused,
     ];
 
@@ -248,8 +244,7 @@ impl Kernel {
             Self::RowsFused => &rows_fused::ENTRY,
             Self::RowsReduce => &rows_reduce::ENTRY,
             Self::RowsApply => &rows_apply::ENTRY,
-            Self::ColumnsReduce => &columns_reduce::ENTRY,
-            Self::ColumnsApply => &columns_apply::ENTRY,
+            Self::ColumnsWalk => &columns_walk::ENTRY,
             Self::ColumnsFused => &columns_fused::ENTRY,
         }
     }

@@ -141,9 +141,8 @@ impl Variant {
 
     /// Whether several invocations store a vec4 of an output, each some words of it.
     fn shares_vec4s(&self) -> bool {
-        use Kernel::{ColumnsApply, ColumnsFused, ColumnsReduce, RowsFused};
-        let may = [RowsFused, ColumnsApply, ColumnsFused, ColumnsReduce].contains(&self.kernel);
-        may && !self.is("aligned")
+        use Kernel::{ColumnsFused, ColumnsWalk, RowsFused};
+        matches!(self.kernel, RowsFused | ColumnsFused | ColumnsWalk) && !self.is("aligned")
     }
 
     /// Whether statistics are stored one by one.

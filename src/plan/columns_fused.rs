@@ -1,7 +1,8 @@
 //! A forward pass over columns in one reading, where registers hold them.
 
 use super::axes::ByColumn;
-use super::columns::{Division, Tiles, pieces_of};
+use super::columns::Tiles;
+use super::columns_cut::{Division, pieces_of};
 use super::rows::vectors_held;
 use super::tensors::Tensors;
 use super::windows::Window;
@@ -122,13 +123,8 @@ impl Planner<'_> {
             bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
             bindings.extend(tensors.result_bindings());
             let uniforms = ColumnsFusedUniforms { tiles, scalars };
-            planner.dispatch(
-                kernel,
-                division.workgroup_size,
-                bindings,
-                &uniforms,
-                workgroups,
-            )
+            let size = division.workgroup_size;
+            planner.dispatch(kernel, size, bindings, &uniforms, workgroups)
         };
         for piece in &pieces_of(of, &(0..of.statistics()), division.tile_columns()) {
             let tiles = Tiles {

@@ -8,6 +8,7 @@ mod channels_last;
 mod channels_last_fused;
 mod choose;
 mod columns;
+mod columns_cut;
 mod columns_fused;
 mod combine_groups;
 mod finish;

@@ -222,9 +222,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     let mut closest: BTreeMap<(Kernel, Body, bool), f64> = BTreeMap::new();
     // A text with subgroups is another one than without.
     let forms = |kernel| match kernel {
-        Kernel::RowsFused | Kernel::RowsReduce | Kernel::ColumnsReduce if own.subgroup_size > 0 => {
-            2
-        }
+        Kernel::RowsFused | Kernel::RowsReduce | Kernel::ColumnsWalk if own.subgroup_size > 0 => 2,
         _ => 1,
     };
     let known = |body: Body| {

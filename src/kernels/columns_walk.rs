@@ -1,4 +1,4 @@
-//! The reduction over columns.
+//! The reduction over columns, the elementwise pass, or both.
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
@@ -6,7 +6,7 @@ use super::shared_uniforms::{BatchTiles, Scalars};
 use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
-    struct ColumnsReduce {
+    struct ColumnsWalk {
         /// Invocations side by side in a row, a power of two.
         threads_per_row: u32,
         /// How many of them write one partial sum of a row together.
@@ -20,10 +20,14 @@ constants! {
         aligned: bool,
         /// Two rows may share a word, each with one half.
         shares_words: bool,
-        /// Statistics are in the workspace.
-        recorded: bool,
-        /// A tile has all rows, and is written.
+        /// Sums are taken.
+        reduced: bool,
+        /// Results are written.
         applied: bool,
+        /// Statistics are in the workspace,
+        recorded: bool,
+        /// and so are a gradient's means.
+        batch_statistics: bool,
         /// gamma is given.
         scaled: bool,
         /// beta is given, and matters.
@@ -40,13 +44,14 @@ constants! {
 }
 
 uniforms! {
-    struct ColumnsReduceUniforms {
+    struct ColumnsWalkUniforms {
         tiles: BatchTiles,
         /// Groups of column tiles that have partial sums of a row of their own.
         row_groups: u32,
         /// Partial sums of a row.
         partials_per_row: u32,
         row_partials: u32,
+        means: u32,
         partials: u32,
         /// Records between the partial sums of two tiles of rows.
         partial_stride: u32,
@@ -54,20 +59,21 @@ uniforms! {
     }
 }
 
-impl Describe for ColumnsReduce {
-    const KERNEL: Kernel = Kernel::ColumnsReduce;
-    type Uniforms = ColumnsReduceUniforms;
+impl Describe for ColumnsWalk {
+    const KERNEL: Kernel = Kernel::ColumnsWalk;
+    type Uniforms = ColumnsWalkUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
         let blocks = rows.div_ceil(body.block_rows());
-        let of_a_tile = of_vectors
-            + blocks * (1 + 2 * of_vectors)
+        let sums = blocks * (1 + 2 * of_vectors)
             + rows * (1 + of_vectors + tree(self.threads_per_partial))
-            + u64::from(self.column_vectors) * (1 + columns)
-            + u64::from(self.applied) * rows * (1 + of_vectors + 4);
+            + u64::from(self.column_vectors) * (1 + columns);
+        let results = rows * (1 + of_vectors + 4);
+        let of_a_tile =
+            of_vectors + u64::from(self.reduced) * sums + u64::from(self.applied) * results;
         u64::from(uniforms.tiles.walked_tiles) * (1 + of_a_tile)
     }
 
@@ -82,6 +88,9 @@ impl Describe for ColumnsReduce {
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
         let tiles = u64::from(uniforms.tiles.walked_tiles);
+        if !self.reduced {
+            return 0;
+        }
         if !self.applied && body.is_gradient() {
             return rows.max(tiles);
         }
@@ -91,10 +100,10 @@ impl Describe for ColumnsReduce {
 }
 
 pub(super) const ENTRY: Entry = Entry {
-    name: "columns_reduce",
-    file: file!("traversals/columns_reduce"),
-    constants: ColumnsReduce::SAMPLES,
-    uniforms: ColumnsReduceUniforms::KIND,
+    name: "columns_walk",
+    file: file!("traversals/columns_walk"),
+    constants: ColumnsWalk::SAMPLES,
+    uniforms: ColumnsWalkUniforms::KIND,
     statistics_length: "statistics",
     gamma_length: "parameters",
 };

@@ -1,0 +1,322 @@
+//! How norms over columns are cut: column tiles, tiles of rows, and ranges of columns.
+
+use super::axes::ByColumn;
+use super::rows_split::THREADS_PER_PARTIAL;
+use super::tensors::Tensors;
+use super::windows::alignment;
+use super::{MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, div_ceil, most_vectors};
+use std::ops::Range;
+
+/// The most vec4s of a row that an invocation has.
+const MOST_VEC4S: u32 = 16;
+
+/// How workgroups divide rows, and how many rows a tile has.
+#[derive(Clone)]
+pub(crate) struct Division {
+    pub workgroup_size: u32,
+    pub threads_per_row: u64,
+    pub vector_vec4s: u64,
+    pub column_vectors: u64,
+    pub tile_rows: u64,
+}
+
+impl Division {
+    /// Rows that a workgroup does at once.
+    pub fn at_once(&self) -> u64 {
+        u64::from(self.workgroup_size) / self.threads_per_row
+    }
+
+    /// Elements of a row that a workgroup has.
+    pub fn tile_columns(&self) -> u64 {
+        4 * self.vector_vec4s * self.column_vectors * self.threads_per_row
+    }
+
+    /// Tiles along the rows of a batch.
+    pub fn row_tiles(&self, of: &ByColumn) -> u64 {
+        div_ceil(of.rows.into(), self.tile_rows)
+    }
+
+    /// Iterations of an invocation's loops over its vectors of a row.
+    fn of_a_row(&self) -> u64 {
+        2 + self.column_vectors * (1 + self.vector_vec4s)
+    }
+}
+
+/// All columns of some batches, or some columns of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub batches: Range<u64>,
+    pub columns: Range<u64>,
+    /// Column tiles of a batch, and the number of the first.
+    pub tiles: u64,
+    pub first_tile: u64,
+}
+
+/// A tensor's columns, cut.
+pub(crate) struct Columns {
+    pub division: Division,
+    /// Ranges of the statistics, done one after another, each with its pieces.
+    pub ranges: Vec<(Range<u64>, Vec<Piece>)>,
+    /// Column tiles that a workgroup walks, and groups of as many that have partial sums of a row.
+    pub walked_tiles: u64,
+    pub row_groups: u64,
+    pub threads_per_partial: u64,
+}
+
+impl Columns {
+    /// Partial sums of a row.
+    pub fn partials_per_row(&self) -> u64 {
+        self.row_groups * (self.division.threads_per_row / self.threads_per_partial)
+    }
+
+    /// Whether all columns are done at once.
+    pub fn at_once(&self) -> bool {
+        self.ranges.len() == 1
+    }
+
+    /// The most statistics of a range.
+    pub fn longest(&self) -> u64 {
+        let lengths = self.ranges.iter().map(|(range, _)| range.end - range.start);
+        lengths.max().unwrap_or(0)
+    }
+}
+
+impl Planner<'_> {
+    /// Records of the workspace that statistics and partial sums of columns may use; those of rows may use a third.
+    pub fn room_of_columns(&self, tensors: &Tensors) -> u64 {
+        let streamed = 8 * self.profile.max_window.min(self.profile.max_binding);
+        let room = self.few_records(&tensors.src).min(self.held_records(0));
+        let room = room.min(streamed / (4 * self.data.accumulator().size()));
+        room.max(4096) / 4 * 3
+    }
+
+    /// Records of the partial sums of rows.
+    pub fn row_records(&self, of: &ByColumn, tensors: &Tensors, columns: &Columns) -> u64 {
+        if !tensors.param_grads() {
+            return 0;
+        }
+        of.parameters() * columns.partials_per_row()
+    }
+
+    /// Records between the partial sums of two tiles of rows.
+    pub fn partial_stride(&self, of: &ByColumn, range: &Range<u64>) -> u64 {
+        (range.end - range.start).next_multiple_of(8) * self.halves_of_a_partial(of) / 2
+    }
+
+    /// Half records of a column that a tile of rows leaves.
+    pub fn halves_of_a_partial(&self, of: &ByColumn) -> u64 {
+        if of.is_aligned() && self.body.pairs() {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// The most rows that an invocation walks, of all its column tiles together.
+    pub fn longest_walk(&self, division: &Division) -> u64 {
+        let rows = MOST_ITERATIONS / 4 / (division.of_a_row() + 8);
+        rows.min(self.body.block_rows() * MAX_SEQUENTIAL)
+    }
+
+    /// How columns are cut: done at once where that leaves few records and windows hold whole rows, or else in ranges.
+    /// `fused` says that a tile has all rows.
+    pub fn cut_columns(&self, of: &ByColumn, tensors: &Tensors, fused: bool) -> Columns {
+        let width = u64::from(of.columns);
+        let statistics = of.statistics();
+        if fused {
+            let division = Division {
+                tile_rows: of.rows.into(),
+                ..self.divide_columns(of, width)
+            };
+            return self.in_ranges(of, tensors, division, statistics);
+        }
+        let division = self.divide_for_sums(of, width);
+        let room = self.room_of_columns(tensors);
+        let halves = self.halves_of_a_partial(of);
+        let fixed = if self.body.is_gradient() { 2 } else { 1 };
+        let needed = statistics * (2 * fixed + halves * division.row_tiles(of)).div_ceil(2);
+        let (window, slack) = (self.profile.window_limit().1, 2 * alignment(self.profile));
+        let row_bytes = width * self.data.size();
+        if needed <= room && division.tile_rows * row_bytes + slack <= window {
+            return self.in_ranges(of, tensors, division, statistics);
+        }
+        let unit = alignment(self.profile) / 2;
+        let of_window = window.saturating_sub(slack) / self.data.size();
+        let length = (room / (fixed + 4 * halves)).min(of_window) / unit * unit;
+        let length = length.max(unit);
+        let division = self.divide_for_sums(of, length.min(width));
+        // A stream reads whole windows: then each is a piece of one row.
+        let streamed = self.profile.max_window < self.profile.max_binding;
+        let held = if streamed {
+            1
+        } else {
+            window / (row_bytes + slack)
+        };
+        let most = (division.at_once() * MAX_SEQUENTIAL).min(of.rows.into());
+        let division = Division {
+            tile_rows: most.min(held).max(1),
+            ..division
+        };
+        self.in_ranges(of, tensors, division, length)
+    }
+
+    /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of rows
+    /// that those are few.
+    fn in_ranges(
+        &self,
+        of: &ByColumn,
+        tensors: &Tensors,
+        division: Division,
+        length: u64,
+    ) -> Columns {
+        let (statistics, length) = (of.statistics(), length.max(1));
+        let starts = (0..div_ceil(statistics, length)).map(|index| index * length);
+        let ranges = starts.map(|start| start..(start + length).min(statistics));
+        let pieces = |range: Range<u64>| {
+            let pieces = pieces_of(of, &range, division.tile_columns());
+            (range, pieces)
+        };
+        let mut ranges: Vec<_> = ranges.map(pieces).collect();
+        // Column tiles of each sample with parameters of its own, or of all batches together.
+        let batches = u64::from(of.batches);
+        let samples = if of.of_samples { batches } else { 1 };
+        let sample = |batch: u64| (batch * samples / batches.max(1)) as usize;
+        let mut tiles = vec![0; samples as usize];
+        for piece in ranges.iter().flat_map(|(_, pieces)| pieces) {
+            for batch in piece.batches.clone() {
+                tiles
+                    .iter_mut()
+                    .skip(sample(batch))
+                    .take(1)
+                    .for_each(|sum| *sum += piece.tiles);
+            }
+        }
+        let most = tiles.iter().copied().max().unwrap_or(0).max(1);
+        let threads_per_partial = match self.subgroup(division.workgroup_size) {
+            0 if self.cheap_barriers() => THREADS_PER_PARTIAL,
+            0 => 1,
+            subgroup => subgroup,
+        };
+        let threads_per_partial = threads_per_partial.min(division.threads_per_row);
+        let mut walked_tiles = 1;
+        if tensors.param_grads() {
+            let of_a_tile = division.threads_per_row / threads_per_partial;
+            let records = of.parameters() * of_a_tile * most;
+            let walk = div_ceil(division.tile_rows, division.at_once());
+            let longest = self.longest_walk(&division) / walk.max(1);
+            walked_tiles = div_ceil(records, self.room_of_columns(tensors) / 3);
+            walked_tiles = walked_tiles.min(longest.min(MAX_SEQUENTIAL)).max(1);
+        }
+        let padded = most.next_multiple_of(walked_tiles);
+        let mut numbered = vec![0; samples as usize];
+        for piece in ranges.iter_mut().flat_map(|(_, pieces)| pieces) {
+            let own = sample(piece.batches.start);
+            let (Some(done), Some(all)) = (numbered.get_mut(own), tiles.get(own)) else {
+                continue;
+            };
+            piece.first_tile = own as u64 * padded + *done;
+            let batches = piece.batches.end - piece.batches.start;
+            *done += piece.tiles * if of.of_samples { 1 } else { batches };
+            // A sample's last piece has tiles past its columns, so that all partial sums are written.
+            if of.of_samples && *done == *all {
+                piece.tiles += padded - all;
+            }
+        }
+        Columns {
+            division,
+            ranges,
+            walked_tiles,
+            row_groups: padded / walked_tiles,
+            threads_per_partial,
+        }
+    }
+
+    /// Divides `width` columns of each batch among invocations: first a vector for each, then several.
+    fn divide_columns(&self, of: &ByColumn, width: u64) -> Division {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.workgroup(tuning.workgroup);
+        let vector_vec4s = u64::from(self.vector_vec4s(of.columns.into()));
+        let width_vectors = div_ceil(width, 4 * vector_vec4s).max(1);
+        let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
+        let threads_per_row =
+            (1u64 << threads_per_row.ilog2()).min(width_vectors.next_power_of_two());
+        // Twice as many as in channels last: a row's parameters are loaded for each of them.
+        let vec4s = (2 * tuning.channels_last_vec4s).min(MOST_VEC4S);
+        let most = most_vectors(vec4s, vector_vec4s);
+        let column_tiles = div_ceil(width_vectors, threads_per_row * most);
+        Division {
+            workgroup_size,
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: div_ceil(width_vectors, threads_per_row * column_tiles),
+            tile_rows: 1,
+        }
+    }
+
+    /// The division of a reduction over `width` columns of each batch: enough tiles to keep the adapter busy, none too
+    /// small or larger than a window, and no invocation adds too many numbers in a row.
+    fn divide_for_sums(&self, of: &ByColumn, width: u64) -> Division {
+        let division = self.divide_columns(of, width);
+        let tuning = &self.profile.tuning;
+        let rows = u64::from(of.rows);
+        let beside = div_ceil(width, division.tile_columns()) * u64::from(of.batches);
+        let splits = div_ceil(tuning.busy_workgroups.into(), beside)
+            .min(div_ceil(rows * division.tile_columns(), tuning.tile.into()))
+            .max(div_ceil(rows, division.at_once() * MAX_SEQUENTIAL))
+            .max(1);
+        Division {
+            tile_rows: div_ceil(rows, splits)
+                .min(self.window_unit(of.elements()) / u64::from(of.columns).max(1))
+                .max(1),
+            ..division
+        }
+    }
+
+    /// The rows of a tile of the elementwise pass: a tile loads its coefficients once, so it grows while enough tiles are
+    /// left to keep the adapter busy.
+    pub fn rows_of_apply(&self, of: &ByColumn, columns: &Columns) -> u64 {
+        let division = &columns.division;
+        let tuning = &self.profile.tuning;
+        let tile = u64::from(tuning.tile);
+        let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
+        let row_bytes = u64::from(of.columns) * self.data.size() + 2 * alignment(self.profile);
+        // Some columns of several rows are not in one piece, as a stream writes them.
+        let held = if columns.at_once() {
+            self.profile.window_limit().1 / row_bytes
+        } else {
+            1
+        };
+        (left.clamp(tile, 8 * tile) / division.tile_columns())
+            .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
+            .min(self.window_unit(of.elements()) / u64::from(of.columns).max(1))
+            .min(held)
+            .max(1)
+    }
+}
+
+/// The pieces of a range of statistics: a batch's last columns, whole batches, a batch's first columns.
+pub(super) fn pieces_of(of: &ByColumn, range: &Range<u64>, tile_columns: u64) -> Vec<Piece> {
+    let width = u64::from(of.columns).max(1);
+    let mut pieces = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        let (batch, column) = (start / width, start % width);
+        let whole = (range.end - start) / width;
+        let (batches, columns) = if column == 0 && whole > 0 {
+            (batch..batch + whole, 0..width)
+        } else {
+            (
+                batch..batch + 1,
+                column..(column + range.end - start).min(width),
+            )
+        };
+        start += (batches.end - batches.start) * (columns.end - columns.start);
+        pieces.push(Piece {
+            tiles: div_ceil(columns.end - columns.start, tile_columns),
+            first_tile: 0,
+            batches,
+            columns,
+        });
+    }
+    pieces
+}
