@@ -332,30 +332,29 @@ fn has_avx512() -> bool {
 }
 
 #[cfg(test)]
-impl Tuning {
-    /// This tuning with about half of its fields changed to any allowed value; `below` returns random numbers below its
-    /// argument.
-    pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
-        for (_, bounds, value) in self.fields() {
-            let span = u64::from(bounds.max - bounds.min);
-            let bits = below(32);
-            *value = match below(8) {
-                0 => bounds.min,
-                1 => bounds.max,
-                2 => bounds.min + below(span + 1) as u32,
-                // Small numbers as often as large ones.
-                3 => bounds.min + below((2 << bits).min(span + 1)) as u32,
-                _ => *value,
-            };
-        }
-        self.within_bounds()
-    }
-}
-
-#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    impl Tuning {
+        /// This tuning with about half of its fields changed to any allowed value; `below` returns random numbers below its
+        /// argument.
+        pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
+            for (_, bounds, value) in self.fields() {
+                let span = u64::from(bounds.max - bounds.min);
+                let bits = below(32);
+                *value = match below(8) {
+                    0 => bounds.min,
+                    1 => bounds.max,
+                    2 => bounds.min + below(span + 1) as u32,
+                    // Small numbers as often as large ones.
+                    3 => bounds.min + below((2 << bits).min(span + 1)) as u32,
+                    _ => *value,
+                };
+            }
+            self.within_bounds()
+        }
+    }
 
     #[test]
     fn a_tuning_reads_as_it_prints() {

@@ -1,7 +1,5 @@
 //! The operators: the bodies of `shaders/operators/`, which say what a kernel computes from the elements that it walks.
 
-#[cfg(test)]
-use super::Kernel;
 use super::files::{File, file};
 use super::{BLOCK_VECTORS, Constant};
 use crate::Tensor;
@@ -37,9 +35,9 @@ pub(crate) enum Body {
 }
 
 /// A body's description.
-struct Entry {
+pub(super) struct Entry {
     #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]
-    name: &'static str,
+    pub name: &'static str,
     file: File,
     /// The tensors that it reads and writes element by element: the fields of WGSL's `Inputs` and `Outputs`.
     inputs: &'static [Tensor],
@@ -92,23 +90,6 @@ const MEAN_AND_VARIANCE: &[Tensor] = &[Tensor::Mean, Tensor::Variance];
 const MEAN_SQUARE: &[Tensor] = &[Tensor::MeanSquare];
 
 impl Body {
-    #[cfg(test)]
-    pub const ALL: [Self; 13] = [
-        Self::Gradient,
-        Self::RmsGradient,
-        Self::UncenteredGradient,
-        Self::Forward,
-        Self::Inference,
-        Self::RowsForward,
-        Self::RmsForward,
-        Self::GroupGradient,
-        Self::GroupForward,
-        Self::GroupInference,
-        Self::GroupRmsGradient,
-        Self::GroupRmsForward,
-        Self::GroupRmsInference,
-    ];
-
     /// The body of a pass of a norm.
     pub fn of(norm: &Norm, pass: Pass) -> Self {
         let [forward, inference, gradient] = match norm {
@@ -146,7 +127,7 @@ impl Body {
         }
     }
 
-    const fn entry(self) -> Entry {
+    pub(super) const fn entry(self) -> Entry {
         match self {
             Self::Gradient => Entry {
                 name: "gradient",
@@ -241,21 +222,6 @@ impl Body {
                 ..Self::GroupInference.entry()
             },
         }
-    }
-
-    /// All tensors that its kernels may bind.
-    #[cfg(test)]
-    pub fn tensors(self) -> impl Iterator<Item = Tensor> {
-        let is_bound = move |&tensor: &Tensor| {
-            tensor.is_scratch() || self.reads(tensor) || self.writes(tensor)
-        };
-        Tensor::ALL.into_iter().filter(is_bound)
-    }
-
-    /// Its name, for variants' labels.
-    #[cfg(test)]
-    pub const fn name(self) -> &'static str {
-        self.entry().name
     }
 
     pub(super) const fn file(self) -> File {
@@ -353,77 +319,5 @@ impl Body {
     /// How often it reduces a row in registers.
     pub fn row_reductions(self) -> u64 {
         self.entry().row_reductions.into()
-    }
-
-    /// Whether its text fits a kernel.
-    #[cfg(test)]
-    pub fn fits(self, kernel: Kernel) -> bool {
-        use Kernel::*;
-        match self {
-            Self::Gradient => !matches!(kernel, CombineGroups | FlatApply | ColumnsFused),
-            Self::UncenteredGradient => Self::RmsGradient.fits(kernel) || kernel == ColumnsWalk,
-            Self::RmsGradient => matches!(
-                kernel,
-                PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
-            ),
-            Self::Forward => matches!(
-                kernel,
-                PackWeights
-                    | ChannelsFirstReduce
-                    | ChannelsFirstApply
-                    | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | ChannelsLastFused
-                    | FlatApply
-                    | RowsApply
-                    | ColumnsWalk
-                    | Finish
-            ),
-            Self::GroupGradient | Self::GroupRmsGradient => matches!(
-                kernel,
-                PackStatistics
-                    | ChannelsFirstReduce
-                    | ChannelsFirstApply
-                    | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | CombineGroups
-                    | Finish
-            ),
-            Self::GroupForward | Self::GroupRmsForward => matches!(
-                kernel,
-                PackStatistics
-                    | ChannelsFirstReduce
-                    | ChannelsFirstApply
-                    | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | CombineGroups
-                    | FlatApply
-                    | Finish
-            ),
-            Self::Inference => matches!(
-                kernel,
-                PackStatistics | ChannelsFirstApply | ChannelsLastApply
-            ),
-            Self::GroupInference | Self::GroupRmsInference => {
-                Self::Inference.fits(kernel)
-                    || matches!(kernel, PackWeights | RowsApply | ColumnsWalk)
-            }
-            Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
-            Self::RmsForward => {
-                matches!(
-                    kernel,
-                    PackWeights
-                        | ChannelsFirstReduce
-                        | RowsApply
-                        | RowsFused
-                        | ColumnsWalk
-                        | ColumnsFused
-                        | Finish
-                )
-            }
-        }
     }
 }

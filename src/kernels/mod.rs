@@ -208,26 +208,6 @@ pub(crate) trait Describe: Constants {
 }
 
 impl Kernel {
-    #[cfg(test)]
-    pub const ALL: [Self; 16] = [
-        Self::PackStatistics,
-        Self::PackWeights,
-        Self::ChannelsFirstReduce,
-        Self::ChannelsLastReduce,
-        Self::CombineGroups,
-        Self::Finish,
-        Self::ChannelsFirstApply,
-        Self::ChannelsLastApply,
-        Self::ChannelsFirstFused,
-        Self::ChannelsLastFused,
-        Self::FlatApply,
-        Self::RowsFused,
-        Self::RowsReduce,
-        Self::RowsApply,
-        Self::ColumnsWalk,
-        Self::ColumnsFused,
-    ];
-
     pub fn entry(self) -> &'static Entry {
         match self {
             Self::PackStatistics => &pack_statistics::ENTRY,

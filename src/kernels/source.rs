@@ -4,23 +4,8 @@ use super::accessors::{self, Access, Accessors, Storage};
 use super::files::{self, File, file};
 use super::streams::Streams;
 use super::{Body, Constant, Epilogue, Kernel, epilogue};
-#[cfg(test)]
-use crate::Activation;
 use crate::{DType, Tensor};
 use std::collections::HashSet;
-
-/// A language to which naga translates kernels.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    SpirV,
-    Hlsl,
-    Msl,
-    /// Desktop GLSL of a version.
-    Glsl(u16),
-    /// GLSL ES of a version.
-    GlslEs(u16),
-}
 
 /// The name of the constant that says how many vec4s a load of data moves, 1 or 2.
 pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
@@ -118,22 +103,6 @@ impl Variant {
             || (self.in_place && tensor == Tensor::DiffDst)
     }
 
-    /// The languages that it must translate to: all that wgpu may ask for where it runs. f64 exists on
-    /// Vulkan alone; encoding f16 and bf16 selects between integers, which desktop GLSL
-    /// has from 4.50 on.
-    #[cfg(test)]
-    pub fn targets(&self) -> &'static [Target] {
-        use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
-        match [self.data, self.params, self.statistics] {
-            _ if self.access == Access::LongWords => &[SpirV, Hlsl, Msl],
-            // There are no sums of f64 over subgroups.
-            [DType::F64, ..] if self.is("subgroups") => &[],
-            [DType::F64, ..] => &[SpirV],
-            [DType::F32, DType::F32, DType::F32] => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
-            _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
-        }
-    }
-
     /// Whether it has a constant of this name that is true.
     pub fn is(&self, name: &str) -> bool {
         self.constants.contains(&(name, Constant::Flag(true)))
@@ -148,52 +117,6 @@ impl Variant {
     /// Whether statistics are stored one by one.
     fn stores_singly(&self) -> bool {
         self.kernel == Kernel::RowsFused || self.shares_vec4s()
-    }
-
-    /// A name that tells variants of a kernel apart.
-    #[cfg(test)]
-    pub fn label(&self) -> String {
-        let name = self.kernel.entry().name;
-        let types = format!("{}-{}-{}", self.data, self.params, self.statistics);
-        let mut label = format!("{name}-{}-{types}", self.body.name());
-        let Epilogue {
-            activation,
-            residual,
-            gamma_ignored,
-            zero_centered_gamma,
-        } = self.epilogue;
-        for (on, name) in [
-            (activation != Activation::None, activation.name()),
-            (residual, "residual"),
-            (gamma_ignored, "gamma_ignored"),
-            (zero_centered_gamma, "zero_centered_gamma"),
-        ] {
-            if on {
-                label += &format!("-{name}");
-            }
-        }
-        let bound: Vec<_> = self.bound.iter().map(|tensor| tensor.name()).collect();
-        label += &format!("-{}", bound.join("+"));
-        for (on, name) in [
-            (self.in_place, "in_place"),
-            (self.pooled, "pooled"),
-            (self.access == Access::LongWords, "long_words"),
-        ] {
-            if on {
-                label += &format!("-{name}");
-            }
-        }
-        for tensor in &self.exact {
-            label += &format!("-exact_{}", tensor.name());
-        }
-        for (name, value) in &self.constants {
-            match value {
-                Constant::Flag(true) => label += &format!("-{name}"),
-                Constant::Size(2) if *name == VECTOR_VEC4S => label += "-vectors",
-                Constant::Flag(false) | Constant::Size(_) => {}
-            }
-        }
-        label
     }
 
     /// How many vec4s a load of data moves, in a kernel that moves vectors.

@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asked;
+mod bodies;
 mod directx;
 mod mesa;
 mod planned;
+mod variants;
 
 use super::describe::Value;
 use super::files::{self, PARTS};
-use super::source::{SHARES_WORDS, Target};
+use super::source::SHARES_WORDS;
 use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant};
 use crate::{DType, Tensor};
 use asked::{asked, traits};
@@ -23,6 +25,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use variants::Target;
 
 /// Runs a check on every variant, on all cores, and fails with all complaints at once.
 fn check_all(variants: &[Variant], check: impl Fn(&Variant) -> Result<(), String> + Sync) {

@@ -34,17 +34,21 @@ impl Uniforms {
 }
 
 #[cfg(test)]
-impl Uniforms {
-    /// Values of these kinds, all different.
-    pub fn samples(fields: &[(&'static str, bool)]) -> Self {
-        let values = (1..).zip(fields).map(|(number, &(_, real))| match real {
-            true => Value::Real(number.into()),
-            false => Value::Word(number),
-        });
-        Self(values.collect())
-    }
+mod tests {
+    use super::*;
 
-    pub fn values(&self) -> &[Value] {
-        &self.0
+    impl Uniforms {
+        /// Values of these kinds, all different.
+        pub fn samples(fields: &[(&'static str, bool)]) -> Self {
+            let values = (1..).zip(fields).map(|(number, &(_, real))| match real {
+                true => Value::Real(number.into()),
+                false => Value::Word(number),
+            });
+            Self(values.collect())
+        }
+
+        pub fn values(&self) -> &[Value] {
+            &self.0
+        }
     }
 }

@@ -46,19 +46,6 @@ struct Walk<'a> {
 }
 
 impl Common<'_> {
-    fn walk<'r>(
-        &self,
-        range: &'r Range<u64>,
-        reduced: Option<(Region, Range<u64>)>,
-        applied: bool,
-    ) -> Walk<'r> {
-        Walk {
-            range,
-            reduced,
-            applied,
-        }
-    }
-
     /// The bindings of a walk in a window.
     fn bindings(&self, window: &Window, applied: bool, is_summed: bool) -> Vec<Binding> {
         let tensors = self.tensors;
@@ -217,7 +204,11 @@ impl Planner<'_> {
         for (range, pieces) in &common.columns.ranges {
             if fused {
                 let nowhere = Region { first: 0 };
-                let walk = common.walk(range, reduced.then_some((nowhere, 0..1)), true);
+                let walk = Walk {
+                    range,
+                    reduced: reduced.then_some((nowhere, 0..1)),
+                    applied: true,
+                };
                 dispatches.extend(self.walk_columns(common, pieces, &walk)?);
                 continue;
             }
@@ -240,7 +231,11 @@ impl Planner<'_> {
                 let finish = self.finish(&partials, &derived, Route::Whole)?;
                 dispatches.extend(bound_to(range, tensors, finish));
             }
-            let walk = common.walk(range, None, true);
+            let walk = Walk {
+                range,
+                reduced: None,
+                applied: true,
+            };
             dispatches.extend(self.walk_columns(common, pieces, &walk)?);
             workspace.grow_to(&own);
         }
@@ -277,7 +272,11 @@ impl Planner<'_> {
             &rounds,
             workspace,
             |region, splits| {
-                let walk = common.walk(range, Some((region, splits)), false);
+                let walk = Walk {
+                    range,
+                    reduced: Some((region, splits)),
+                    applied: false,
+                };
                 self.walk_columns(common, pieces, &walk)
             },
             |region, splits| Partials {

@@ -98,8 +98,13 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
-    /// Forward over rows: in one reading where rows fit registers; else statistics, then the elementwise pass.
-    fn rows_forward(&self, problem: &Problem, workspace: &mut Workspace) -> Result<Slice, Error> {
+    /// Forward over rows: in one reading where rows fit registers; else statistics, unless they are given, then the
+    /// elementwise pass.
+    pub(super) fn rows_forward(
+        &self,
+        problem: &Problem,
+        workspace: &mut Workspace,
+    ) -> Result<Slice, Error> {
         let in_registers = self.in_registers();
         let tensors = problem.tensors();
         let rows = RowsOf::new(problem, &tensors);
@@ -144,14 +149,17 @@ impl Planner<'_> {
         let layout = Layout::from(*by_row);
         let stats = workspace.reserve(by_row.channels.into())?;
         let (params, mut dispatches) = self.row_params(tensors, elementwise(tensors), workspace)?;
-        let (reduce, partials) =
-            self.reduce_statistics(true, &layout, tensors, stats, workspace)?;
-        dispatches.extend(reduce);
-        let derived = Derived {
-            means: Some(stats),
-            ..derived
-        };
-        dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
+        if self.body.is_inference() {
+            let epsilon = derived.scalars.epsilon;
+            dispatches.extend(self.pack_statistics(tensors, &[], epsilon, stats)?);
+        } else {
+            let (reduce, partials) =
+                self.reduce_statistics(true, &layout, tensors, stats, workspace)?;
+            dispatches.extend(reduce);
+            let means = Some(stats);
+            let derived = Derived { means, ..derived };
+            dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
+        }
         let split = self.split_rows(problem, false);
         dispatches.extend(self.rows_apply(&split, tensors, stats, None, params)?);
         Ok(dispatches)

@@ -1,10 +1,8 @@
 //! Forward passes by given statistics.
 
 use super::Planner;
-use super::choose::RowsOf;
 use super::passes::Slice;
 use super::problem::{Family, Problem};
-use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
 use super::workspace::Workspace;
 use crate::Error;
@@ -18,7 +16,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
         match problem.family {
-            Family::Rows => return self.rows_inference(problem, tensors, workspace),
+            Family::Rows => return self.rows_forward(problem, workspace),
             Family::Columns(of) => {
                 return self.over_all_columns(problem, &of, tensors, workspace);
             }
@@ -48,27 +46,6 @@ impl Planner<'_> {
         };
         let planes = layout.walks_planes(algorithm);
         dispatches.extend(self.apply(planes, layout, tensors, applied)?);
-        Ok(Slice::whole(algorithm, dispatches))
-    }
-
-    /// The same for rows, whose parameters the elementwise pass reads itself.
-    fn rows_inference(
-        &self,
-        problem: &Problem,
-        tensors: &Tensors,
-        workspace: &mut Workspace,
-    ) -> Result<Slice, Error> {
-        let rows = RowsOf::new(problem, tensors);
-        let algorithm = self.choose_rows(&rows)?;
-        let stats = workspace.reserve(tensors.statistics.groups)?;
-        if problem.axes.elements() == 0 {
-            return Ok(Slice::whole(algorithm, vec![]));
-        }
-        let mut dispatches = self.pack_statistics(tensors, &[], problem.epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, elementwise(tensors), workspace)?;
-        dispatches.extend(pack);
-        let split = self.split_rows(&rows, false);
-        dispatches.extend(self.rows_apply(&split, tensors, stats, None, params)?);
         Ok(Slice::whole(algorithm, dispatches))
     }
 }

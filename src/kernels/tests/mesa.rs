@@ -3,7 +3,7 @@
 use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
 use crate::kernels::Kernel;
-use crate::kernels::source::Target;
+use crate::kernels::tests::variants::Target;
 use crate::{DType, Tuning};
 use std::collections::HashSet;
 use std::fs;
