@@ -5,6 +5,7 @@ use crate::{
     Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation, Profile, SumsLayout,
     Tensor, bound, plan,
 };
+use std::collections::HashMap;
 
 /// The dispatches of an operation on an adapter: the result of the first of
 /// [three stages](crate::guide::own_buffers#three-stages).
@@ -141,9 +142,10 @@ impl Plan {
             }
         }
         let room = |tensor| room(tensor).unwrap_or(0);
+        let mut kernels = HashMap::new();
         let whole = self.plan.whole();
         Ok(whole
-            .map(|part| export::export(&self.plan, part, room))
+            .map(|part| export::export(&self.plan, part, room, &mut kernels))
             .collect())
     }
 

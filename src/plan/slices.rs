@@ -10,7 +10,7 @@ use super::rounds::{ROUNDS, RunningSums};
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Plan, Planner, Requirement, div_ceil};
+use super::{Dispatch, Phases, Plan, Planner, Requirement, check_dispatches, div_ceil};
 use crate::profile::MAX_BINDING;
 use crate::{Error, Tensor};
 
@@ -113,6 +113,9 @@ impl Planner<'_> {
                 binding.bytes = binding.bytes.start + skipped..binding.bytes.end + skipped;
             }
             dispatches.extend(of_slice);
+            // Every slice has a dispatch.
+            let left = slices.count() - slice - 1;
+            check_dispatches(dispatches.len() as u64 + left)?;
         }
         Ok(dispatches)
     }
