@@ -101,7 +101,7 @@ pub struct Grads<T, P> {
     /// Gradient with respect to src, of src's shape.
     pub diff_src: Vec<T>,
     /// Gradient with respect to gamma, as long as gamma. Computed with [`ParamGrads::Both`](crate::ParamGrads::Both),
-    /// by layer and RMS norm only if gamma is given.
+    /// by layer, RMS and axes norm only if gamma or beta is given.
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise; RMS norm has none.
     pub diff_beta: Option<Vec<P>>,

@@ -26,6 +26,11 @@
 
 use crate::kernels::Variant;
 use crate::{Tensor, plan};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 /// One dispatch of a plan. A dispatch sees what those before it wrote.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,38 +62,81 @@ pub struct Binding {
     pub written: bool,
 }
 
-/// A kernel to compile. It serves as a key: equal kernels have the same text, so each is compiled once.
+/// A kernel to compile. It serves as a key: equal kernels have the same text, so each is compiled once. Equal kernels
+/// of a plan share their text, too.
 ///
 /// Every binding is declared `read_write`, so that all of them may be parts of one buffer. The kernel is safe to
 /// compile without bounds checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga accepts it: if the
 /// profile has subgroups, f64 or 64-bit words, the text uses them without `enable`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kernel {
+#[derive(Clone)]
+pub struct Kernel(Arc<Shared>);
+
+struct Shared {
     variant: Variant,
+    text: OnceLock<String>,
+}
+
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.variant == other.0.variant
+    }
+}
+
+impl Eq for Kernel {}
+
+impl Hash for Kernel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.variant.hash(state);
+    }
+}
+
+impl PartialOrd for Kernel {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Kernel {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.variant.cmp(&other.0.variant)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.variant.fmt(f)
+    }
 }
 
 impl Kernel {
+    fn new(variant: Variant) -> Self {
+        let text = OnceLock::new();
+        Self(Arc::new(Shared { variant, text }))
+    }
+
     /// The name of the entry point.
     pub fn entry_point(&self) -> &'static str {
-        self.variant.kernel.entry().name
+        self.0.variant.kernel.entry().name
     }
 
     /// Invocations of a workgroup, all of them along x.
     pub fn workgroup_size(&self) -> u32 {
-        self.variant.workgroup_size
+        self.0.variant.workgroup_size
     }
 
     /// The text: WGSL without override constants.
     pub fn wgsl(&self) -> String {
-        self.variant.wgsl()
+        self.0.text.get_or_init(|| self.0.variant.wgsl()).clone()
     }
 }
 
-/// Exports a plan's dispatch. `room` returns the number of bytes that may be bound of a tensor.
+/// Exports a plan's dispatch. `room` returns the number of bytes that may be bound of a tensor; `kernels` are those so
+/// far.
 pub(crate) fn export(
     plan: &plan::Plan,
     dispatch: &plan::Dispatch,
     room: impl Fn(Tensor) -> u64,
+    kernels: &mut HashMap<Variant, Kernel>,
 ) -> Dispatch {
     let bound: Vec<_> = dispatch.bindings.iter().collect();
     let beyond = bound.iter().filter(|b| b.bytes.end > room(b.tensor));
@@ -106,11 +154,13 @@ pub(crate) fn export(
             written: plan.writes(binding.tensor),
         }
     });
+    let variant = variant.normalized();
+    let kernel = kernels
+        .entry(variant)
+        .or_insert_with_key(|variant| Kernel::new(variant.clone()));
     Dispatch {
         bindings: bindings.collect(),
-        kernel: Kernel {
-            variant: variant.normalized(),
-        },
+        kernel: kernel.clone(),
         workgroups: dispatch.workgroups,
         uniforms: dispatch.uniforms.bytes(plan.types.data.accumulator()),
     }

@@ -5,6 +5,7 @@ use crate::{
     Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation, Profile, SumsLayout,
     Tensor, bound, plan,
 };
+use std::collections::HashMap;
 
 /// The dispatches of an operation on an adapter: the result of the first of
 /// [three stages](crate::guide::own_buffers#three-stages).
@@ -96,17 +97,23 @@ impl Plan {
                 padded_bytes: required.padded_bytes(),
             })
         });
-        let workspace = (self.plan.workspace_bytes > 0).then_some(BufferUse {
+        let bytes = self.workspace_bytes();
+        let workspace = (bytes > 0).then_some(BufferUse {
             tensor: Tensor::Workspace,
             access: Access::InOut,
-            bytes: self.plan.workspace_bytes,
-            padded_bytes: self.plan.workspace_bytes,
+            bytes,
+            padded_bytes: bytes,
         });
         operands.chain(workspace).collect()
     }
 
-    /// Bytes of scratch memory.
+    /// Bytes of scratch memory of the whole operation.
     pub fn workspace_bytes(&self) -> u64 {
+        self.plan.whole_workspace_bytes
+    }
+
+    /// Bytes of scratch memory if [`Tensor::Sums`] is bound, so that the two halves can be recorded too.
+    pub fn halves_workspace_bytes(&self) -> u64 {
         self.plan.workspace_bytes
     }
 
@@ -141,14 +148,16 @@ impl Plan {
             }
         }
         let room = |tensor| room(tensor).unwrap_or(0);
+        let mut kernels = HashMap::new();
         let whole = self.plan.whole();
         Ok(whole
-            .map(|part| export::export(&self.plan, part, room))
+            .map(|part| export::export(&self.plan, part, room, &mut kernels))
             .collect())
     }
 
     /// Binds buffers: checks them, compiles missing pipelines, and creates bind groups and uniforms. If no workspace is
-    /// given, it creates one. If [`Tensor::Sums`] is given, the two halves can be recorded too.
+    /// given, it creates one if it needs one. If [`Tensor::Sums`] is given, the two halves can be recorded too; they may
+    /// need [more scratch memory](Self::halves_workspace_bytes).
     ///
     /// Disjoint ranges of one buffer are fine. Ranges must not overlap if one of them is written, with one exception:
     /// diff_src may have exactly the range of diff_dst.

@@ -2,8 +2,10 @@
 // density.
 //
 // Both are computed from a = |y|, e = exp(−a² / 4) and q(a) = Φ(−a) / e². q is t = 1 / (1 + 0.24 · a) times a
-// polynomial whose relative error is below 1e-6 up to a = 15, beyond which e² is 0. The two factors e come last, one at
-// a time: Φ(y) may be subnormal where y · Φ(y) is not.
+// polynomial whose relative error is below 1e-6 up to a = 15, beyond which e² is 0. The two factors e come one at a time:
+// Φ(y) may be subnormal where y · Φ(y) is not.
+
+#import near_zero
 
 struct Tail {
     a: real4,
@@ -12,8 +14,7 @@ struct Tail {
 }
 
 fn tail_of(y: real4) -> Tail {
-    // Compares bits, here and below: compilers turn other comparisons into a minimum or maximum, which loses NaN.
-    let a = select(abs(y), real4(15.0), at_most_zero(real4(15.0) - abs(y)));
+    let a = abs(near_zero(y));
     let t = real4(1.0) / (real4(1.0) + real4(0.24) * a);
     let s = (real4(0.24) * a) * t; // 1 − t; q is 1 / 2 where it is 0
     var q = real4(-0.025770564);
@@ -29,7 +30,7 @@ fn tail_of(y: real4) -> Tail {
     return Tail(a, q * t, exp(real4(-0.25) * (a * a)));
 }
 
-// max(y, 0) − a · Φ(−a). NaN stays NaN.
+// max(y, 0) − a · Φ(−a). NaN stays NaN, since bits are compared.
 fn activation(y: real4) -> real4 {
     let tail = tail_of(y);
     return select(y, real4(), at_most_zero(y)) - ((tail.a * tail.q) * tail.e) * tail.e;
@@ -38,6 +39,6 @@ fn activation(y: real4) -> real4 {
 fn activation_gradient(y: real4, diff: real4) -> real4 {
     let tail = tail_of(y);
     let density = real4(0.39894228) * tail.a; // a / √(2π); times e² it is a · φ(a)
-    let below = ((diff * (tail.q - density)) * tail.e) * tail.e; // the gradient at −a
+    let below = ((diff * tail.e) * (tail.q - density)) * tail.e; // the gradient at −a
     return select(diff - below, below, y < real4());
 }

@@ -3,9 +3,11 @@
 //
 // Both are computed from t = exp(−|u|), as in silu.wgsl. Where |y| is above 15, t is 0.
 
+#import near_zero
+
 fn activation(y: real4) -> real4 {
     let t = exp(-abs(inner(y)));
-    return select(y, (y * t) * t, y < real4()) / (real4(1.0) + t * t);
+    return select(y, (near_zero(y) * t) * t, y < real4()) / (real4(1.0) + t * t);
 }
 
 fn activation_gradient(y: real4, diff: real4) -> real4 {
@@ -17,11 +19,6 @@ fn activation_gradient(y: real4, diff: real4) -> real4 {
     let steep = real4(1.5957691) * (real4(1.0) + real4(0.134145) * (near * near)); // 2 · u′
     let slope = real4(1.0) + (near * steep) * select(smaller, larger, negative);
     return select(diff * slope, ((diff * t) * slope) * t, negative) * larger;
-}
-
-// Compares bits: compilers may turn another comparison into a minimum, as in `clamp`, which loses NaN.
-fn near_zero(y: real4) -> real4 {
-    return select(y, real4(15.0) * sign(y), at_most_zero(real4(15.0) - abs(y)));
 }
 
 fn inner(y: real4) -> real4 {

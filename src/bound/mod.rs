@@ -9,7 +9,7 @@ use crate::context::Held;
 use crate::plan::{Phases, Plan};
 use crate::{Error, GpuContext, Tensor};
 use ranges::{BoundRange, BoundRanges, Given, find};
-use steps::{Binder, Step, UniformBuffer};
+use steps::{Binder, Step, UniformBuffer, probe};
 
 /// A plan bound to buffers. Everything is checked and created, so recording only writes commands. It can be recorded
 /// any number of times.
@@ -177,27 +177,37 @@ fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'_> {
 pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<Bound, Error> {
     gpu.check_alive()?;
     check_plan(gpu, plan)?;
-    let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
-    if find(given, Tensor::Workspace).is_none() {
-        let usage = wgpu::BufferUsages::STORAGE;
-        *own_workspace = Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?);
-    }
-    let ranges = BoundRanges::new(gpu, plan, given, own_workspace.as_ref())?;
-    let mut buffers = gpu.held();
-    let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     let halves = match (plan.requirement(Tensor::Sums), find(given, Tensor::Sums)) {
         (None, _) => Halves::None,
         (Some(_), None) => Halves::WithoutSums,
         (Some(_), Some(_)) => Halves::Bound,
     };
-    let recorded = match halves {
-        Halves::Bound => Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY),
-        Halves::WithoutSums | Halves::None => Phases::WHOLE,
+    let (recorded, workspace_bytes) = match halves {
+        Halves::Bound => (
+            Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY),
+            plan.workspace_bytes,
+        ),
+        Halves::WithoutSums | Halves::None => (Phases::WHOLE, plan.whole_workspace_bytes),
     };
+    let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
+    if find(given, Tensor::Workspace).is_none() && workspace_bytes > 0 {
+        let usage = wgpu::BufferUsages::STORAGE;
+        *own_workspace = Some(gpu.create_buffer("workspace", workspace_bytes, usage)?);
+    }
+    let workspace = (own_workspace.as_ref(), workspace_bytes);
+    let ranges = BoundRanges::new(gpu, plan, given, workspace)?;
+    let mut buffers = gpu.held();
+    let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     let mut steps = gpu.held::<Vec<_>>();
+    let mut bound = Vec::new();
     for (index, &(phases, ref dispatch)) in plan.dispatches.iter().enumerate() {
         if !phases.meets(recorded) {
             continue;
+        }
+        for binding in &dispatch.bindings {
+            if !bound.contains(&binding.tensor) {
+                bound.push(binding.tensor);
+            }
         }
         let binder = Binder {
             gpu,
@@ -207,6 +217,10 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
             ranges: &ranges,
         };
         steps.push(binder.step(uniforms.binding(index))?);
+    }
+    // wgpu has checked the others.
+    for range in ranges.iter().filter(|range| !bound.contains(&range.tensor)) {
+        probe(gpu, range)?;
     }
     Ok(Bound { steps, halves })
 }

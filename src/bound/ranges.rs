@@ -107,7 +107,7 @@ impl<'a> BoundRanges<'a> {
         gpu: &GpuContext,
         plan: &Plan,
         given: &Given<'a>,
-        own_workspace: Option<&'a wgpu::Buffer>,
+        (own_workspace, workspace_bytes): (Option<&'a wgpu::Buffer>, u64),
     ) -> Result<Self, Error> {
         for (tensor, range) in given {
             let used = *tensor == Tensor::Workspace || plan.requirement(*tensor).is_some();
@@ -122,7 +122,7 @@ impl<'a> BoundRanges<'a> {
         let workspace = find(given, Tensor::Workspace).or(own_workspace.map(BufferRange::from));
         let mut ranges = Vec::new();
         if let Some(range) = workspace {
-            let bytes = plan.workspace_bytes;
+            let bytes = workspace_bytes;
             ranges.push(check(Tensor::Workspace, range, bytes, alignment)?);
         }
         for requirement in &plan.tensors {
@@ -145,6 +145,10 @@ impl<'a> BoundRanges<'a> {
     /// Buffers of this crate, which need no checks.
     pub fn ours(ranges: Vec<BoundRange<'a>>) -> Self {
         Self(ranges)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &BoundRange<'a>> {
+        self.0.iter()
     }
 
     /// The range of a tensor that a dispatch binds.

@@ -153,38 +153,45 @@ impl Binder<'_> {
         if !matches!(error, Error::Gpu { .. }) {
             return error;
         }
-        let device = self.gpu.device();
-        for (_, range) in bound {
-            let probe = self.gpu.scoped("probe", || {
-                let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                    label: None,
-                    entries: &[wgpu::BindGroupLayoutEntry {
-                        binding: 0,
-                        visibility: wgpu::ShaderStages::COMPUTE,
-                        ty: wgpu::BindingType::Buffer {
-                            ty: wgpu::BufferBindingType::Storage { read_only: true },
-                            has_dynamic_offset: false,
-                            min_binding_size: None,
-                        },
-                        count: None,
-                    }],
-                });
-                device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: None,
-                    layout: &layout,
-                    entries: &[wgpu::BindGroupEntry {
-                        binding: 0,
-                        resource: buffer_binding(range.buffer, range.at(0), 4),
-                    }],
-                })
-            });
-            if let Err(Error::Gpu { message, .. }) = probe {
-                return Error::ForeignBuffer {
-                    tensor: range.tensor.name(),
-                    message,
-                };
-            }
-        }
-        error
+        let mut probes = bound.iter().map(|(_, range)| probe(self.gpu, range));
+        probes.find_map(Result::err).unwrap_or(error)
+    }
+}
+
+/// An error if a buffer belongs to another device or is destroyed; of a buffer without bytes, wgpu does not tell.
+pub(super) fn probe(gpu: &GpuContext, range: &BoundRange<'_>) -> Result<(), Error> {
+    if range.buffer.size() < 4 {
+        return Ok(());
+    }
+    let device = gpu.device();
+    let probed = gpu.scoped("probe", || {
+        let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &[wgpu::BindGroupLayoutEntry {
+                binding: 0,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage { read_only: true },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            }],
+        });
+        device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &layout,
+            entries: &[wgpu::BindGroupEntry {
+                binding: 0,
+                resource: buffer_binding(range.buffer, 0, 4),
+            }],
+        })
+    });
+    match probed {
+        Err(Error::Gpu { message, .. }) => Err(Error::ForeignBuffer {
+            tensor: range.tensor.name(),
+            message,
+        }),
+        probed => probed.map(|_| ()),
     }
 }

@@ -44,6 +44,7 @@ parts! {
     "grouped_channels"
     "inverse_deviation"
     "mixed_channels"
+    "near_zero"
     "one_channel"
     "paired_sums"
     "params"

@@ -81,7 +81,7 @@ impl<'a, T: Element> ForwardArgs<'a, T> {
 
 impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
     /// Sets gamma and beta, each as long as the layer's parameters. A missing gamma is 1, a missing beta is 0. RMS norm
-    /// has no beta, and layer norm has beta only with gamma.
+    /// has no beta.
     #[must_use]
     pub fn params<Q>(self, gamma: Option<&'a [Q]>, beta: Option<&'a [Q]>) -> ForwardArgs<'a, T, Q> {
         ForwardArgs {
@@ -386,7 +386,7 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
     /// Sets the gamma and beta of the forward pass. Give both: the gradients of an activation and of a gate depend on
-    /// beta.
+    /// beta, and without gamma beta still has a gradient.
     #[must_use]
     pub fn params<Q>(
         self,

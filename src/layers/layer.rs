@@ -7,7 +7,7 @@ use crate::element::types;
 use crate::options::check_epsilon;
 use crate::{
     Activation, Backward, DType, Element, Epilogue, Error, Forward, GpuContext, Grads, Norm,
-    Operation, ParamOf, Pass, Residual, Tensor, geometry,
+    Operation, ParamOf, Pass, Residual, Tensor,
 };
 
 /// The options of any layer.
@@ -106,10 +106,7 @@ impl Layer {
         let mut bound = operation.bound().into_iter();
         let reads_beta = bound.any(|slot| slot.tensor == Tensor::Beta);
         if let Some(beta) = beta.filter(|_| !reads_beta) {
-            operation.check()?;
-            let shape = self.norm.params_shape(args.shape);
-            let len = shape.iter().map(|&size| size as u64).product();
-            geometry::check_length(Tensor::Beta.name(), len, beta.len())?;
+            operation.check_beta(beta.len())?;
         }
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)

@@ -51,7 +51,7 @@ setters! {
     epsilon: f64,
     /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
     zero_centered_gamma: bool,
-    /// Sets which parameter gradients are computed if gamma is given. To compute neither, use [`ParamGrads::Frozen`]:
+    /// Sets which parameter gradients are computed if gamma or beta is given. To compute neither, use [`ParamGrads::Frozen`]:
     /// with [`ParamGrads::Neither`], a rule of batch norm, the gradient ignores gamma.
     param_grads: ParamGrads,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
@@ -68,7 +68,7 @@ layer! {
     /// row, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; neither without gamma
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; neither without gamma and beta
     ///
     /// mean and variance have the leading sizes of the shape, gamma and beta the trailing ones, which are normalized;
     /// only their numbers of elements are checked.

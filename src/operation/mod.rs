@@ -11,7 +11,7 @@ pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 use crate::options::{check_epsilon, check_types};
 use crate::{
     Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Tensor,
-    TensorUse, Through,
+    TensorUse, Through, geometry,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -51,7 +51,7 @@ pub struct Operation {
     pub gamma: bool,
     /// Whether gamma is stored less 1, as Gemma's RMS norm and adaptive norms (1 + scale) store it. A missing gamma is 1.
     pub zero_centered_gamma: bool,
-    /// Whether the layer has beta; without it beta is 0. RMS norm has no beta, and layer norm has beta only with gamma.
+    /// Whether the layer has beta; without it beta is 0. RMS norm has no beta.
     /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask or for the gate's
     /// gradient.
     pub beta: bool,
@@ -254,10 +254,8 @@ impl Operation {
                 forward.running.is_some()
             }
             (Tensor::DiffGamma | Tensor::DiffBeta, Pass::Backward(backward)) => {
-                let computed = match &self.norm {
-                    Norm::Axes { .. } => self.gamma || self.beta,
-                    norm => self.gamma || !norm.is_over_rows(),
-                };
+                let of_given = self.norm.is_over_rows() || matches!(self.norm, Norm::Axes { .. });
+                let computed = self.gamma || self.beta || !of_given;
                 computed && backward.param_grads == ParamGrads::Both
             }
             (tensor, Pass::Forward(forward)) if is_written && tensor.is_statistic() => {
@@ -385,12 +383,19 @@ impl Operation {
 
     fn check_params(&self) -> Result<(), Error> {
         self.check_gate()?;
-        let expected = match self.beta {
-            true if !self.norm.has_beta() => "none, because RMS norm has no beta",
-            true if self.norm.is_over_rows() && !self.gamma => "none without gamma",
-            _ => return Ok(()),
-        };
-        Err(Error::argument(Tensor::Beta.name(), expected, "one"))
+        if self.beta && !self.norm.has_beta() {
+            let expected = "none, because RMS norm has no beta";
+            return Err(Error::argument(Tensor::Beta.name(), expected, "one"));
+        }
+        Ok(())
+    }
+
+    /// An error if beta, on which perhaps no result depends, does not have this many elements.
+    pub(crate) fn check_beta(&self, elements: usize) -> Result<(), Error> {
+        self.check()?;
+        let shape = self.norm.params_shape(&self.shape);
+        let expected = shape.iter().map(|&size| size as u64).product();
+        geometry::check_length(Tensor::Beta.name(), expected, elements)
     }
 
     fn check_gate(&self) -> Result<(), Error> {

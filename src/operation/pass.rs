@@ -69,9 +69,9 @@ impl Forward {
 pub struct Backward {
     /// Whether the gradient flows through the statistics. For batch norm they may be constants.
     pub through: Through,
-    /// Which parameter gradients are computed. Without gamma, batch, group and instance norm still compute both, but
-    /// layer and RMS norm compute none. Axes norm computes those of gamma and beta if it has one of them, and the gate's if
-    /// it has a gate.
+    /// Which parameter gradients are computed: those of gamma and beta if the layer has one of them, where a missing
+    /// gamma is 1, and the gate's if it has a gate. Batch, group and instance norm compute those of gamma and beta even
+    /// if they have neither.
     pub param_grads: ParamGrads,
 }
 

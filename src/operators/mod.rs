@@ -179,17 +179,6 @@ fn forward(keep_statistics: bool) -> Forward {
     }
 }
 
-/// An error unless beta is as long as gamma, even if no result depends on it.
-fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
-    let mut tensors = operation.tensors()?.into_iter();
-    let gamma = tensors.find(|used| used.tensor == Tensor::Gamma);
-    check_length(
-        "beta",
-        gamma.map_or(0, |gamma| gamma.elements()),
-        beta.len(),
-    )
-}
-
 /// The update of running statistics if momentum is the weight of the old ones.
 fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
     Ok(RunningUpdate {

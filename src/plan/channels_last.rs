@@ -7,13 +7,13 @@ use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
 use super::workspace::{Region, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
-    most_vectors, word,
+    Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes,
+    check_dispatches, div_ceil, most_vectors, word,
 };
 use crate::Error;
 use crate::kernels::{
-    Body, ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce,
-    ChannelsLastReduceUniforms, ColumnTiles, TileRange,
+    ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
+    ColumnTiles, TileRange,
 };
 use std::ops::Range;
 
@@ -313,6 +313,9 @@ impl Planner<'_> {
             (row + unit % segments * segment * columns.vector()).min(grid.elements())
         };
         let units = blocks.start * segments..blocks.end * segments;
+        if segments > 1 {
+            check_dispatches(units.end - units.start)?;
+        }
         let windows = windows(self.profile, tensor, units, start)?;
         let mut shares = Vec::new();
         for window in windows {
@@ -399,8 +402,8 @@ impl Planner<'_> {
 
     /// Why the channels-last kernels cannot do a tensor, if they cannot.
     pub fn columns_unsupported_reason(&self, layout: &Layout, src: &Requirement) -> Option<String> {
-        // With given statistics there are no sums.
-        if matches!(self.body, Body::Inference | Body::GroupInference) {
+        // A forward pass by given statistics has no sums.
+        if !self.body.is_gradient() && !self.body.statistics().is_empty() {
             return None;
         }
         let fits = self.split_columns(layout, src).rounds.fit();
@@ -537,8 +540,9 @@ impl Planner<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::kernels::Body;
     use crate::plan::axes::Axes;
-    use crate::{DType, DataFormat, Forward, Norm, Operation, Profile, Tensor};
+    use crate::{Algorithm, DType, DataFormat, Forward, Norm, Operation, Profile, Tensor};
 
     /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
     #[test]
@@ -599,6 +603,26 @@ mod tests {
             );
             assert_eq!(shares.len() > 1, src.bytes() > profile.max_binding);
         }
+    }
+
+    /// By given statistics there are no sums, for which 4 million channels would leave no room.
+    #[test]
+    fn inference_is_not_judged_by_sums() {
+        let profile = Profile {
+            max_binding: 1 << 27,
+            ..Profile::usual()
+        };
+        let algorithms = [true, false].map(|centered| {
+            let norm = Norm::Axes {
+                axes: vec![0],
+                param_axes: vec![1],
+                centered,
+            };
+            let shape = [64, 4_000_000];
+            let operation = Operation::new(norm, crate::Pass::Inference, &shape, DType::F32);
+            operation.planned(&profile).unwrap().algorithm
+        });
+        assert_eq!(algorithms, [Algorithm::ChannelsLast; 2]);
     }
 
     #[test]

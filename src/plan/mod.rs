@@ -235,6 +235,8 @@ pub(crate) struct Plan {
     pub types: DTypes,
     pub tensors: Vec<Requirement>,
     pub workspace_bytes: u64,
+    /// The same of the whole operator alone: its kernels may need no workspace where those of the halves do.
+    pub whole_workspace_bytes: u64,
     /// Bits in the words by which kernels read and write.
     pub word_bits: u32,
     pub dispatches: Vec<(Phases, Dispatch)>,

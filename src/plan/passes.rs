@@ -147,10 +147,15 @@ impl Planner<'_> {
         workspace: &Workspace,
         mut dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
-        let workspace_bytes = workspace.bytes();
-        for binding in dispatches.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
-            if binding.tensor == Tensor::Workspace {
+        let (mut workspace_bytes, mut whole_workspace_bytes) = (0, 0);
+        for (phases, dispatch) in &mut dispatches {
+            let bindings = dispatch.bindings.iter_mut();
+            for binding in bindings.filter(|bound| bound.tensor == Tensor::Workspace) {
+                workspace_bytes = workspace.bytes();
                 binding.bytes = 0..workspace_bytes;
+                if phases.meets(Phases::WHOLE) {
+                    whole_workspace_bytes = workspace_bytes;
+                }
             }
         }
         let plan = Plan {
@@ -159,6 +164,7 @@ impl Planner<'_> {
             types: problem.types,
             tensors,
             workspace_bytes,
+            whole_workspace_bytes,
             word_bits: self.profile.word_bits(),
             dispatches,
         };

@@ -3,7 +3,7 @@
 
 use super::finish::Partials;
 use super::workspace::{Region, Workspace};
-use super::{Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, word};
+use super::{Dispatch, MAX_SEQUENTIAL, Planner, check_dispatches, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
 
@@ -96,6 +96,7 @@ impl Planner<'_> {
                 &mut scratch,
             )?);
             workspace.grow_to(&scratch);
+            check_dispatches(dispatches.len() as u64)?;
             first = end;
         }
         Ok((dispatches, self.total(&sums)))

@@ -10,7 +10,7 @@ use super::rounds::{ROUNDS, RunningSums};
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Plan, Planner, Requirement, div_ceil};
+use super::{Dispatch, Phases, Plan, Planner, Requirement, check_dispatches, div_ceil};
 use crate::profile::{MAX_BINDING, MAX_WINDOW};
 use crate::{Error, Tensor};
 
@@ -114,6 +114,9 @@ impl Planner<'_> {
                 binding.shift(skipped);
             }
             dispatches.extend(of_slice);
+            // Every slice has a dispatch.
+            let left = slices.count() - slice - 1;
+            check_dispatches(dispatches.len() as u64 + left)?;
         }
         Ok(dispatches)
     }

@@ -767,6 +767,35 @@ fn too_many_dispatches_are_refused() {
     }
 }
 
+/// Slices, and segments of rows in slices, whose dispatches would fill the memory before they are counted.
+#[test]
+fn too_many_slices_are_refused() {
+    let axes = Norm::Axes {
+        axes: vec![1, 3],
+        param_axes: vec![1, 2, 3],
+        centered: false,
+    };
+    let rows = Norm::Layer { begin_axis: -1 };
+    for (norm, pass, shape) in [
+        (
+            axes,
+            Pass::from(Backward::default()),
+            &[1 << 19, 3, 6, 4][..],
+        ),
+        (rows, Pass::from(Forward::default()), &[1 << 26, 32]),
+    ] {
+        let operation = Operation::new(norm, pass, shape, DType::F32);
+        let profile = Profile {
+            max_binding: 1 << 16,
+            alignment: 1 << 16,
+            window_unit: 4096,
+            ..Profile::usual()
+        };
+        let error = operation.planned(&profile).unwrap_err().to_string();
+        assert!(error.contains("number of dispatches"), "{error}");
+    }
+}
+
 /// Layers that people have, and the longest rows there can be, on an adapter that binds 128 MiB.
 #[test]
 fn plausible_layers_are_planned() {

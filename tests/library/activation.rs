@@ -219,6 +219,62 @@ fn not_a_number_passes() {
     }
 }
 
+/// At −∞ an activation and its slope have their limit, 0; at ∞ the slope is 1. Far below 0, too, nothing is left of a
+/// large diff_dst.
+#[test]
+fn infinity_has_the_limit() {
+    let statistics = (&[0.0], &[1.0]);
+    let src = [
+        f32::NEG_INFINITY,
+        -1e30,
+        -300.0,
+        f32::INFINITY,
+        1e30,
+        f32::NAN,
+    ];
+    let shape = [1, 1, 6];
+    for (_, activation) in &Activation::NAMES[1..] {
+        let options = BatchNormOptions::new(DataFormat::Ncx).activation(*activation);
+        for subject in subjects() {
+            let what = format!("{activation} on {}", subject.name);
+            let op = GpuBatchNorm::new(&subject.gpu, options.clone()).unwrap();
+            let dst = block_on(op.infer(InferenceArgs::new(&shape, &src, statistics))).unwrap();
+            assert_eq!(dst[..4], [0.0, 0.0, 0.0, f32::INFINITY], "{what}");
+            assert!(dst[4] > 0.99e30 && dst[5].is_nan(), "{what}: {dst:?}");
+            let constant = options.clone().through(Through::Constant);
+            let op = GpuBatchNorm::new(&subject.gpu, constant).unwrap();
+            let args = BackwardArgs::new(&shape, &src, &[1e34; 6], statistics);
+            let grads = block_on(op.backward(args)).unwrap();
+            assert_eq!(grads.diff_src[..3], [0.0; 3], "{what}");
+            for passed in &grads.diff_src[3..5] {
+                assert!((passed / 1e34 - 1.0).abs() < 1e-5, "{what}: {passed}");
+            }
+        }
+        // The reference agrees, with a tolerance of ordinary size.
+        let norm = Norm::batch(DataFormat::Ncx);
+        let epilogue = Epilogue::new(Residual::None, *activation);
+        let of = |pass: Pass| {
+            let operation = Operation::new(norm.clone(), pass, &shape, DType::F32);
+            let operation = operation.with_params(false, false).with_epilogue(epilogue);
+            let inputs: [(Tensor, &[f64]); 4] = [
+                (Tensor::Src, &to_f64(&src)),
+                (Tensor::DiffDst, &[1.0; 6]),
+                (Tensor::Mean, &[0.0]),
+                (Tensor::Variance, &[1.0]),
+            ];
+            compute(&operation, &inputs).unwrap().remove(0)
+        };
+        let dst = of(Pass::Inference);
+        assert_eq!((dst.values[0], dst.scale[0]), (0.0, 0.0), "{activation}");
+        let diff_src = of(Backward::default().with_through(Through::Constant).into());
+        for (at, want) in [(0, 0.0), (3, 1.0)] {
+            let r = 1.0 / (1.0 + 1e-5_f64).sqrt();
+            assert_eq!(diff_src.values[at], r * want, "{activation}");
+            assert!(diff_src.scale[at] <= 1.0, "{activation}");
+        }
+    }
+}
+
 /// Everything that the list of cases can express, at random.
 #[test]
 fn random_problems_end_as_the_reference() {

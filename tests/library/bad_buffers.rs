@@ -7,6 +7,7 @@ use crate::common::data::{Problem, batch_norm_gradient};
 use crate::common::errors::{problem, says, still_works};
 use wgpu_norm::{
     Backward, BufferRange, DType, DataFormat, Error, Norm, Operation, ParamGrads, Plan, Tensor,
+    Through,
 };
 
 /// A plan and valid buffers for it, including those for sums and workspace.
@@ -22,8 +23,11 @@ impl Binding {
         let subject = &noop.subject;
         let plan = problem.operation.plan(subject.gpu.profile()).unwrap();
         let sums = (Tensor::Sums, plan.sums().unwrap().bytes());
+        let workspace = (Tensor::Workspace, plan.halves_workspace_bytes());
         let uses = plan.buffers().into_iter();
-        let sizes = uses.map(|used| (used.tensor, used.bytes)).chain([sums]);
+        let uses = uses.filter(|used| used.tensor != Tensor::Workspace);
+        let sizes = uses.map(|used| (used.tensor, used.bytes));
+        let sizes = sizes.chain([workspace, sums]);
         let own = sizes.map(|(tensor, size)| (tensor, size, subject.buffer(size, &[])));
         let own = own.collect();
         Self { noop, plan, own }
@@ -209,9 +213,19 @@ fn buffers_missing_or_superfluous() {
     }
 }
 
+/// Also buffers that no dispatch binds: an ignored gamma, src and mean of constant statistics, a workspace that only
+/// the halves need.
 #[test]
 fn buffers_of_another_device() {
-    let test = Binding::new(&problem());
+    let mut unread = problem();
+    let neither = Backward::default().with_param_grads(ParamGrads::Neither);
+    unread.operation.pass = neither.with_through(Through::Constant).into();
+    for problem in [problem(), unread] {
+        every_buffer_of_another_device(&Binding::new(&problem));
+    }
+}
+
+fn every_buffer_of_another_device(test: &Binding) {
     let sibling = test.noop.sibling();
     let foreign = sibling.buffer(1 << 12, &[]);
     let destroyed = test.noop.subject.buffer(1 << 12, &[]);
@@ -273,7 +287,7 @@ fn ranges_that_overlap() {
     }
     // Sums at the end of a buffer, half within the workspace.
     let sums = test.plan.sums().unwrap().bytes();
-    let workspace = test.plan.workspace_bytes();
+    let workspace = test.plan.halves_workspace_bytes();
     let offset = (workspace - 256) / 256 * 256;
     let end = subject.buffer((offset + sums).max(workspace), &[]);
     let ranges = with(&test.right(), Workspace, Some(range(&end, 0, workspace)));

@@ -3,9 +3,11 @@
 
 use crate::common::data::{FORMATS, Problem, Values, batch_norm_gradient, in_format};
 use crate::common::{Subject, subjects};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use wgpu_norm::export::{Dispatch, Kernel};
-use wgpu_norm::{Backward, DType, DataFormat, Error, Norm, Operation, Plan, Profile, Tensor};
+use wgpu_norm::{
+    Backward, DType, DataFormat, Error, Forward, Norm, Operation, Plan, Profile, Tensor,
+};
 
 const SHAPES: &[&[usize]] = &[
     &[3, 5, 7],
@@ -147,6 +149,35 @@ fn another_launcher_gets_the_same_bits() {
             }
         }
     }
+}
+
+/// The most dispatches that a plan has, and the text of each one's kernel, of which there is one.
+#[test]
+fn a_plan_of_the_most_dispatches() {
+    let norm = Norm::Layer { begin_axis: -1 };
+    let forward = Forward::default().without_statistics();
+    let operation = Operation::new(norm, forward, &[1 << 20, 256], DType::F32);
+    let mut profile = Profile::webgpu("a GPU");
+    profile.max_binding = 1 << 15;
+    let plan = operation.plan(&profile).unwrap();
+    let buffers = plan.buffers();
+    let room = |tensor| Some(buffers.iter().find(|used| used.tensor == tensor)?.bytes);
+    let dispatches = plan.dispatches(room).unwrap();
+    assert_eq!(dispatches.len(), 1 << 15);
+    let text = dispatches[0].kernel.wgsl();
+    assert!(
+        dispatches
+            .iter()
+            .all(|dispatch| dispatch.kernel.wgsl() == text)
+    );
+    let again = plan.dispatches(room).unwrap();
+    assert_eq!(again[0].kernel, dispatches[9].kernel);
+    let kernels: HashSet<Kernel> = dispatches
+        .into_iter()
+        .chain(again)
+        .map(|one| one.kernel)
+        .collect();
+    assert_eq!(kernels.len(), 1);
 }
 
 /// A gradient of 3 × 4 elements without gamma.

@@ -1,14 +1,14 @@
 //! Layer norm: every vector, errors, plans. For every kernel with any shape, see verify.rs.
 
 use crate::common::buffers::{Buffers, Room};
-use crate::common::data::{Problem, close, to_f64};
+use crate::common::data::{Problem, close, near, to_f64};
 use crate::common::vectors::{Vector, of_operator};
 use crate::common::{one, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::{
-    Backward, BackwardArgs, DType, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, Norm,
-    Operation, ParamOf, Tensor, Tuning,
+    Backward, BackwardArgs, DType, Element, Error, ForwardArgs, GpuLayerNorm, Grads,
+    LayerNormOptions, Norm, Operation, ParamOf, Tensor, Tuning,
 };
 use wgpu_norm_verify::reference::Computed;
 
@@ -103,6 +103,27 @@ fn empty_tensors() {
     }
 }
 
+/// Without gamma, which is then 1, beta is added and has its gradient. Rows of 1 ± 1.
+#[test]
+fn beta_alone_by_hand() {
+    let (shape, src, diff_dst) = ([2, 2], [0.0, 2.0, 2.0, 0.0], [1.0, 2.0, 3.0, 5.0]);
+    let (mean, variance, beta) = ([1.0; 2], [1.0; 2], [10.0, 20.0]);
+    for subject in subjects() {
+        let options = LayerNormOptions::default().epsilon(1e-12);
+        let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+        let args = ForwardArgs::new(&shape, &src).params(None, Some(&beta));
+        let output = block_on(layer.forward(args)).unwrap();
+        near(&output.dst, &[9.0, 21.0, 11.0, 19.0]);
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
+        let grads = block_on(layer.backward(args.params(None, Some(&beta)))).unwrap();
+        near(&grads.diff_src, &[0.0; 4]);
+        near(&grads.diff_gamma.unwrap(), &[2.0, -3.0]);
+        near(&grads.diff_beta.unwrap(), &[4.0, 7.0]);
+        let grads = block_on(layer.backward(args)).unwrap();
+        assert_eq!((grads.diff_gamma, grads.diff_beta), (None, None));
+    }
+}
+
 #[test]
 fn bad_arguments_are_typed_errors() {
     let subject = &subjects()[0];
@@ -123,17 +144,14 @@ fn bad_arguments_are_typed_errors() {
         run(axis, mean, variance, gamma, beta).unwrap_err()
     };
 
-    let error = fails(-1, &mean, &variance, None, with_beta);
-    assert_eq!(
-        error.to_string(),
-        "beta: expected none without gamma, got one"
-    );
     let is_length = |error: Error, message: &str| {
         assert!(matches!(error, Error::Length { .. }), "{error}");
         assert_eq!(error.to_string(), message);
     };
-    let error = fails(-1, &mean, &variance, with_gamma, Some(&beta[1..]));
-    is_length(error, "beta: expected 6 elements, got 5");
+    for gamma in [with_gamma, None] {
+        let error = fails(-1, &mean, &variance, gamma, Some(&beta[1..]));
+        is_length(error, "beta: expected 6 elements, got 5");
+    }
     let error = fails(-1, &mean[1..], &variance, with_gamma, with_beta);
     is_length(error, "mean: expected 4 elements, got 3");
     let error = fails(2, &mean, &variance, with_gamma, with_beta);

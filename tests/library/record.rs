@@ -5,7 +5,7 @@ use crate::common::data::{
     FORMATS, Problem, Values, all_choices, assert_close, batch_norm_gradient, find, in_format,
     types,
 };
-use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
+use crate::common::{Noop, OwnDevices, Subject, every_pair, subjects, takes};
 use std::ops::Range;
 use wgpu_norm::{
     Algorithm, Backward, Bound, BufferRange, Channels, DType, DataFormat, Element, Error, Norm,
@@ -364,8 +364,9 @@ fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
             let plan = plan(subject, &problem);
             let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
             let sums = sums_of(subject, &plan);
-            let workspace = subject.buffer(plan.workspace_bytes() + 512, &[]);
-            let own = range(&workspace, 512, plan.workspace_bytes());
+            let bytes = plan.halves_workspace_bytes();
+            let workspace = subject.buffer(bytes + 512, &[]);
+            let own = range(&workspace, 512, bytes);
             let ranges = with(&buffers.ranges(), Tensor::Workspace, Some(own));
             let ranges = with(&ranges, Tensor::Sums, Some((&sums).into()));
             let bound = bind(subject, &plan, &ranges);
@@ -464,6 +465,49 @@ fn two_layers_recorded_twice() {
     }
 }
 
+/// A fused whole needs no workspace: only its halves do.
+#[test]
+fn a_fused_whole_binds_no_workspace() {
+    for subject in subjects() {
+        let subject = subject.with_profile("fused", |profile| {
+            profile.algorithm = Some(Algorithm::FusedChannelsFirst);
+        });
+        let gradient = batch_norm_gradient::<f32, f32>(&[2, 8, 64], DataFormat::Ncx);
+        let problem = Problem::random(&gradient, 1);
+        let plan = plan(&subject, &problem);
+        assert_eq!((plan.kernels().len(), plan.workspace_bytes()), (1, 0));
+        let needed = plan.halves_workspace_bytes();
+        assert!(needed > 0);
+        // `buffers` makes one for each use that the plan reports.
+        let buffers = Buffers::new(&subject, &problem, &plan, Room::Exact);
+        assert!(
+            plan.buffers()
+                .iter()
+                .all(|used| used.tensor != Tensor::Workspace)
+        );
+        let tiny = subject.buffer(4, &[]);
+        let ranges = with(&buffers.ranges(), Tensor::Workspace, Some((&tiny).into()));
+        let bound = bind(&subject, &plan, &ranges);
+        submit(&subject, |encoder| bound.record(encoder));
+        let whole = buffers.results(&subject, &problem);
+        assert_close(&whole, &problem.reference(), &subject.name);
+        // With sums, the halves are bound too.
+        let sums = sums_of(&subject, &plan);
+        let ranges = with(&ranges, Tensor::Sums, Some((&sums).into()));
+        let error = plan.bind(&subject.gpu, &ranges).map(|_| ()).unwrap_err();
+        let is_size =
+            matches!(error, Error::BufferSize { expected, got: 4, .. } if expected == needed);
+        assert!(is_size, "{error}");
+        let bound = bind(&subject, &plan, &with(&ranges, Tensor::Workspace, None));
+        submit(&subject, |encoder| {
+            bound.record_reduce(encoder).unwrap();
+            bound.record_apply(encoder).unwrap();
+        });
+        let halves = buffers.results(&subject, &problem);
+        assert_close(&halves, &problem.reference(), &subject.name);
+    }
+}
+
 /// Three layers in one pass of the caller's, each fed by the one before, with one workspace for all, give the same bits
 /// as one pass each.
 #[test]
@@ -518,7 +562,7 @@ fn check_layers(subject: &Subject, operation: &Operation, is_fused: bool, what: 
             let (before, own) = layers.split_at_mut(i);
             feed(&mut own[0], &before[i - 1]);
         }
-        let workspace = subject.buffer(plan.workspace_bytes(), &[]);
+        let workspace = subject.buffer(plan.halves_workspace_bytes(), &[]);
         let sums = sums_of(subject, &plan);
         let bound = layers.each_ref().map(|buffers| {
             let workspace = Some((&workspace).into());

@@ -231,7 +231,7 @@ fn an_id_is_written_as_it_is_read() {
         ),
         (
             "layer_norm_forward/2x3/no_beta/residual/no_gamma/axis_0",
-            "layer_norm_forward/2x3/axis_0/no_gamma/residual/f32",
+            "layer_norm_forward/2x3/axis_0/no_gamma/no_beta/residual/f32",
         ),
     ] {
         assert_eq!(id.parse::<Case>().unwrap().to_string(), written);

@@ -104,7 +104,7 @@ UNSEEN = [
     ("generated/real_long", "store_first_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
     ("activations/gelu.wgsl", "activation", "y < real4()", "y <= real4()", "both are 0 at 0"),
     ("activations/gelu.wgsl", "activation_gradient", "y < real4()", "y <= real4()", "both are half of diff at 0"),
-    ("activations/gelu_tanh.wgsl", "near_zero", "sign(y)", "15.0) + sign(y)", "t is 0 there, whatever the sign, and 14 will do"),
+    ("parts/near_zero.wgsl", "near_zero", "sign(y)", "256.0) + sign(y)", "t is 0 there, whatever the sign, and 255 will do"),
     ("elements/f64.wgsl", "at_most_zero", "value <= real4()", "<", "at 0 either is right: rounding decides whether it is 0"),
     ("operators/contract.wgsl", "with_sums", "derived(0u", "derived(1u", UNUSED),
     ("operators/gradient.wgsl", "with_sums", "derived(0u", "derived(1u", UNUSED),

@@ -44,7 +44,7 @@
 //! | `frozen`, `neither` | gradients: [`ParamGrads`](wgpu_norm::ParamGrads) other than both |
 //! | `zero_centered_gamma` | gamma is stored less 1 |
 //! | `gate` | the layer's output is multiplied by a gate |
-//! | `no_gamma`, `no_beta` | no gamma, no beta; layer norm has neither without gamma |
+//! | `no_gamma`, `no_beta` | no gamma, no beta |
 //! | `f32`, `f16-f32`, `f16-f16-f32` | the element type, or those of data and parameters, or those of data, parameters and statistics |
 //! | `equal`, `alternating`, `alike` | equal diff_dst, or in a forward pass equal src; src that alternates between two values; tensors of equal elements |
 //! | `tiny_variance`, `large_mean`, `huge_mean`, `wide`, `vast`, `overflow` | extreme statistics: a tiny variance; a mean of ten thousand or a million deviations; a variance beyond f16's range; squares of src beyond f32's range; results beyond f16's range |

@@ -48,7 +48,7 @@ layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
 layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
+layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
 layer_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
@@ -63,7 +63,7 @@ layer_norm_backward/{5x7,9x1}/{f16,bf16-f32}/rows_in_registers/{exact,pooled,exa
 rms_norm_{backward,forward}/{9001x3,1x9}/bf16/rows_in_registers/software/tile=1024,window_unit=4096,max_workgroups=255
 layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
-layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
 # Any axes: channels between other axes, parameters of each sample, and channels that share statistics or parameters but
 # are not side by side.
@@ -95,6 +95,7 @@ axes_norm_forward/6x64x128/over_1/along_1/f32/columns_in_registers/gpu/max_bindi
 axes_norm_forward/7x37x64/over_1/along_1/f32/{huge_mean,vast,equal,wide}/columns_in_registers/gpu
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
+axes_norm_backward/{3x7x192/along_0-2/over_2,23x101/rows_read_twice,7x37x64/over_1/along_1,4x5x6x7/over_1-3/along_none,6x4x10/over_0-2/along_0-1}/no_gamma/{f32,bf16-f32/uncentered,f32/no_beta}
 axes_norm_forward/{3x7x192/along_0-2/over_2,23x101,6x191/uncentered}/residual/{f32,bf16-f32,f64}/{rows_in_registers,rows_read_twice,rows_read_twice/max_storage_buffers=4}
 axes_norm_forward/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1/uncentered}/residual/{f32,bf16-f32}/columns_read_twice/{software,max_storage_buffers=4}
 
@@ -123,7 +124,7 @@ group_norm_{backward,forward}/2x6x27/ncx/groups_3/{gelu,gelu_tanh}/{f32,f16-f32}
 # Rows with an activation, whose argument the gradient recomputes from src.
 layer_norm_backward/{16x192,23x101,23x50,301x3}/{relu,silu}/f32/rows_in_registers/{gpu,software}
 layer_norm_backward/{64x64,23x101,70x3,3x2001}/{relu,silu}/f32/rows_read_twice/{gpu,software,tiny/in_place}
-layer_norm_backward/{33x28/no_gamma,33x28/no_beta,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
+layer_norm_backward/{33x28/no_gamma,33x28/no_gamma/no_beta,33x28/no_beta,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
 layer_norm_backward/{33x28/relu,9x67/silu}/f32/rows_read_twice/max_storage_buffers=4
 {layer,rms}_norm_{backward,forward}/{9x37,15x72}/{relu,silu}/{f16-f32,bf16}/{rows_in_registers,rows_read_twice}
 {layer,rms}_norm_{backward,forward}/9x29/relu/f64/{rows_in_registers,rows_read_twice}
@@ -320,7 +321,7 @@ batch_norm_inference/4x9x50/ncx/f32/large_mean
 {layer,rms}_norm_forward/{5x7/bf16,9x33/f64}/square_overflow
 {layer,rms}_norm_forward/3x150001/residual/f32/equal
 {layer,rms}_norm_forward/5x0/f32
-layer_norm_forward/{33x28/no_beta,0x5}/f32
+layer_norm_forward/{33x28/no_beta,33x28/no_gamma/no_beta,0x5}/f32
 layer_norm_forward/{3x150001,9x200}/f32/huge_mean
 layer_norm_forward/9x200/f32/equal/{rows_in_registers,rows_read_twice}
 layer_norm_forward/3x150001/f32/alternating

@@ -70,7 +70,6 @@ pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
             operation.epilogue.activation = *activation;
         }
     }
-    operation.beta &= may_have_beta(operation);
     true
 }
 
@@ -143,12 +142,6 @@ fn set_pass(operation: &mut Operation, token: &str) -> bool {
     true
 }
 
-/// Norms over rows have no beta without gamma.
-fn may_have_beta(operation: &Operation) -> bool {
-    let norm = &operation.norm;
-    norm.has_beta() && (operation.gamma || norm.begin_axis().is_none())
-}
-
 /// The unusual options of an operation, as parts of an ID.
 pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     let mut tokens = Vec::new();
@@ -192,7 +185,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     }
     add(!operation.gamma, "no_gamma");
     add(operation.zero_centered_gamma, "zero_centered_gamma");
-    add(may_have_beta(operation) && !operation.beta, "no_beta");
+    add(operation.norm.has_beta() && !operation.beta, "no_beta");
     add(operation.gate, "gate");
     if let Pass::Forward(forward) = operation.pass
         && let Some(update) = forward.running

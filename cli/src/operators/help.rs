@@ -75,15 +75,17 @@ impl Operator {
             Tensor::MeanSquare => return format!("the mean of squares, of {statistics}"),
             Tensor::Gamma => match self.norm {
                 Norm::Layer { .. } => {
-                    return format!("unless use_affine is false; of shape {params}");
+                    return format!(
+                        "1 if only beta is there; unless use_affine is false; of shape {params}"
+                    );
                 }
                 _ => return format!("1 if missing; of shape {params}"),
             },
             Tensor::Beta if is_backward && self.norm.has_gate() => {
-                "the forward pass's, for a gate, or an activation without a residual; of gamma's shape"
+                "the forward pass's, for a gate, an activation without a residual, or in gamma's absence; of gamma's shape"
             }
             Tensor::Beta if is_backward => {
-                "the forward pass's, for an activation without a residual; of gamma's shape"
+                "the forward pass's, for an activation without a residual, or in gamma's absence; of gamma's shape"
             }
             Tensor::Beta => "0 if missing; of gamma's shape",
             Tensor::Gate => {
@@ -105,7 +107,7 @@ impl Operator {
             Tensor::DiffSrc => "of src's shape",
             Tensor::DiffResidual => "with a mask; of src's shape",
             Tensor::DiffGamma | Tensor::DiffBeta if over_rows => {
-                "with gamma and unless --param-grads says otherwise; of gamma's shape"
+                "with parameters and unless --param-grads says otherwise; of gamma's shape"
             }
             Tensor::DiffGamma | Tensor::DiffBeta => {
                 "unless --param-grads says otherwise; of gamma's shape"

@@ -417,7 +417,7 @@ fn attributes_of(operation: &Operation) -> String {
     };
     text += &format!(", epsilon {:e}", operation.epsilon);
     if matches!(operation.norm, Norm::Layer { .. }) {
-        text += &format!(", use_affine {}", operation.gamma);
+        text += &format!(", use_affine {}", operation.gamma || operation.beta);
     }
     if operation.zero_centered_gamma {
         text += ", zero-centered gamma";

@@ -50,7 +50,7 @@ impl Arguments {
             found.0.extend(match tensor {
                 _ if slot.need == Need::Always => Some(input.tensor(tensor, "")?),
                 Tensor::Gamma | Tensor::Beta if use_affine == Some(false) => None,
-                Tensor::Gamma if use_affine == Some(true) => {
+                Tensor::Gamma if use_affine == Some(true) && !input.contains(Tensor::Beta) => {
                     Some(input.tensor(tensor, " (use_affine is true)")?)
                 }
                 Tensor::Mask => find_mask(input, activation)?,
@@ -78,8 +78,9 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Finds beta, which a gradient needs for the gate's gradient, or to recompute the activation's argument if there is
-    /// no activation mask. If a residual is added after the layer, the mask is required.
+    /// Finds beta, which a gradient reads for the gate's gradient, or to recompute the activation's argument if there is
+    /// no activation mask; without gamma, beta alone has a gradient. If a residual is added after the layer, the mask is
+    /// required.
     fn find_beta(
         &self,
         job: &Job,
@@ -87,26 +88,23 @@ impl Arguments {
         norm: &Norm,
     ) -> Result<Option<Stored>, Failure> {
         let input = &job.input;
-        let has_beta = input.contains(Tensor::Beta);
-        let residual_after = norm.begin_axis().is_none();
-        if norm.has_gate() && input.contains(Tensor::Gate) {
-            return input.optional(Tensor::Beta);
-        }
-        if activation == Activation::None {
-            return Ok(None);
-        }
-        let has_residual = input.contains(Tensor::Residual);
-        if self.get(Tensor::Mask).is_some() {
-            return Ok(None);
-        }
-        if has_residual && residual_after {
+        let (has_beta, has_residual) = (
+            input.contains(Tensor::Beta),
+            input.contains(Tensor::Residual),
+        );
+        let recomputed = activation != Activation::None && self.get(Tensor::Mask).is_none();
+        if recomputed && has_residual && norm.begin_axis().is_none() {
             let why = " beside a residual, as the forward pass writes it";
             return Err(input.missing(Tensor::Mask, why));
         }
-        if !has_beta {
+        if recomputed && !has_beta {
             job.warn("beta: not given, so it is 0 in the activation's argument");
         }
-        input.optional(Tensor::Beta)
+        let has_gate = norm.has_gate() && input.contains(Tensor::Gate);
+        match recomputed || has_gate || self.get(Tensor::Gamma).is_none() {
+            true => input.optional(Tensor::Beta),
+            false => Ok(None),
+        }
     }
 
     pub fn get(&self, tensor: Tensor) -> Option<&Stored> {
@@ -266,7 +264,12 @@ impl Work {
         // Running statistics last.
         tensors.sort_by_key(|used| used.access.reads() && used.access.writes());
         for used in &tensors {
-            if let Some(stored) = arguments.get(used.tensor) {
+            // A beta that no result depends on has its gradient's shape.
+            let read = match used.tensor {
+                Tensor::DiffBeta => Tensor::Beta,
+                tensor => tensor,
+            };
+            if let Some(stored) = arguments.get(read) {
                 check_shape(stored, used, &operation)?;
             }
         }
@@ -304,12 +307,12 @@ impl Work {
         self.tensors.iter().filter(|used| used.access.writes())
     }
 
-    /// A result in the file. Parameter gradients have gamma's shape there.
+    /// A result in the file. Parameter gradients have gamma's shape there, or beta's.
     pub fn described(&self, used: &TensorUse) -> Described {
-        let gamma = self.arguments.get(Tensor::Gamma);
-        let shape = match (used.tensor, gamma) {
+        let mut params = self.arguments.of_kind(Kind::Params);
+        let shape = match (used.tensor, params.next()) {
             (Tensor::Mask, _) => vec![used.elements() as usize],
-            (tensor, Some(gamma)) if tensor.is_param() => gamma.shape.clone(),
+            (tensor, Some(param)) if tensor.is_param() => param.shape.clone(),
             _ => used.shape.clone(),
         };
         Described {
@@ -332,7 +335,7 @@ pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
 fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
     let norm = &operation.norm;
     let over_rows = norm.begin_axis().is_some();
-    let why = match (kind(used.tensor), norm) {
+    let why = match (kind(stored.tensor), norm) {
         (Kind::Data, _) => " as src".to_owned(),
         (Kind::Mask, _) => {
             let words = [used.elements() as usize];
@@ -352,7 +355,7 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
         (Kind::Params, Norm::Axes { .. }) => " (src's axes that are among param_axes)".to_owned(),
         _ => " (one per channel of src)".to_owned(),
     };
-    let may_have_all_axes = match (kind(used.tensor), norm) {
+    let may_have_all_axes = match (kind(stored.tensor), norm) {
         // The latter has a data format for this.
         (Kind::Data, _) | (_, Norm::Batch(_)) => false,
         (Kind::Params, _) => !over_rows,
@@ -363,7 +366,7 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
     }
     // Those of rows may have one axis in place of all of their own.
     let flat = [used.elements() as usize];
-    match !over_rows || kind(used.tensor) == Kind::Data || used.shape == flat {
+    match !over_rows || kind(stored.tensor) == Kind::Data || used.shape == flat {
         true => stored.expect_shape(&[&used.shape], &why),
         false => stored.expect_shape(&[&used.shape, &flat], &why),
     }

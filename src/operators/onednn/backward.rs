@@ -278,7 +278,7 @@ impl LayerNormBackward {
         exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
         if let Some(beta) = inputs.beta {
             exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
-            check_beta(&operation, beta)?;
+            operation.check_beta(beta.len())?;
         }
         let call = Call::new(operation, inputs.src)
             .with(Tensor::DiffDst, inputs.diff_dst)

@@ -14,23 +14,6 @@ fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error>
     }
 }
 
-/// The weight, or 1s in its place if only bias is given.
-fn gamma_beside<'a, P: Element>(
-    operation: &Operation,
-    weight: Option<&'a [P]>,
-    bias: Option<&[P]>,
-) -> Result<Option<Cow<'a, [P]>>, Error> {
-    let Some(bias) = bias else {
-        return Ok(weight.map(Cow::Borrowed));
-    };
-    check_beta(operation, bias)?;
-    let ones = || memory::collect("gamma", bias.iter().map(|_| P::from_f64(1.0)));
-    Ok(Some(match weight {
-        Some(weight) => Cow::Borrowed(weight),
-        None => Cow::Owned(ones()?),
-    }))
-}
-
 /// The inputs of [`NativeLayerNorm`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeLayerNormInputs<'a, T, P> {
@@ -69,7 +52,7 @@ pub struct NativeLayerNormInputs<'a, T, P> {
 ///
 /// * mean and rstd are f32 for f16 and bf16 data.
 /// * eps must be above 0.
-/// * On device buffers the variance is written in place of rstd, and a bias needs a weight: bind a weight of 1s.
+/// * On device buffers the variance is written in place of rstd.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -102,8 +85,7 @@ impl NativeLayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape or for a bias without a weight, and errors in the
-    /// shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -111,8 +93,6 @@ impl NativeLayerNorm {
         has_weight: bool,
         has_bias: bool,
     ) -> Result<Operation, Error> {
-        let why = "because there is a bias (bind a weight of 1s on device buffers)";
-        required("weight", why, (has_weight || !has_bias).then_some(()))?;
         let begin_axis = begin_axis(shape, normalized_shape)?;
         let (norm, pass) = (Norm::Layer { begin_axis }, Forward::default());
         operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, has_bias))
@@ -129,11 +109,10 @@ impl NativeLayerNorm {
         inputs: NativeLayerNormInputs<'_, T, P>,
     ) -> Result<NormOutputs<T, T::Sum>, Error> {
         let (weight, bias) = (inputs.weight, inputs.bias);
-        let (affine, has_bias) = (weight.is_some() || bias.is_some(), bias.is_some());
+        let (has_weight, has_bias) = (weight.is_some(), bias.is_some());
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
-        let operation = self.operation::<T, P>(shape, normalized, affine, has_bias)?;
-        let gamma = gamma_beside(&operation, weight, bias)?;
-        let call = Call::new(operation, inputs.input).params(gamma.as_deref(), bias);
+        let operation = self.operation::<T, P>(shape, normalized, has_weight, has_bias)?;
+        let call = Call::new(operation, inputs.input).params(weight, bias);
         Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
@@ -230,8 +209,8 @@ impl Default for NativeLayerNormBackward {
 }
 
 impl NativeLayerNormBackward {
-    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no parameter gradients:
-    /// for a bias alone, bind a weight of 1s.
+    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no parameter gradients;
+    /// for a bias alone, add [`with_params(false, true)`](Operation::with_params).
     ///
     /// # Errors
     ///
@@ -265,16 +244,19 @@ impl NativeLayerNormBackward {
             weight && inputs.weight.is_some(),
             bias && inputs.bias.is_some(),
         ];
-        let affine = inputs.weight.is_some() || inputs.bias.is_some();
+        let (has_weight, has_bias) = (inputs.weight.is_some(), inputs.bias.is_some());
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
-        let operation =
-            Self { output_mask }.operation::<T, P>(shape, normalized, affine, EPSILON)?;
-        let gamma = gamma_beside(&operation, inputs.weight, inputs.bias)?;
+        let operation = Self { output_mask }
+            .operation::<T, P>(shape, normalized, has_weight, EPSILON)?
+            .with_params(has_weight, has_bias);
+        if let Some(bias) = inputs.bias {
+            operation.check_beta(bias.len())?;
+        }
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
         let call = Call::new(operation, inputs.input)
             .with(Tensor::DiffDst, inputs.grad_out)
             .statistics(inputs.mean, &*variance)
-            .with(Tensor::Gamma, gamma.as_deref());
+            .with(Tensor::Gamma, inputs.weight);
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, output_mask))
     }

@@ -1,9 +1,8 @@
 //! The forward passes.
 
-use super::activation::{steepest, value};
 use super::indices::Indices;
 use super::norm::Statistic;
-use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, unzip};
+use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, activation, unzip};
 use wgpu_norm::memory;
 use wgpu_norm::{
     DType, Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
@@ -33,9 +32,9 @@ pub(super) fn compute(
     let of = (&*indices.statistic, indices.statistics);
     let statistics = Statistic::all(operation, inputs, x, of)?;
     let y = output(operation, indices, inputs, x, &statistics)?;
-    let activation = operation.epilogue.activation;
     let dst = y.0.iter().zip(&y.1);
-    let dst = dst.map(|(&y, &scale)| (value(activation, y), steepest(activation) * scale));
+    let dst =
+        dst.map(|(&y, &scale)| activation::forward(operation.epilogue.activation, (y, scale)));
     let mut results = vec![
         Computed::new(Tensor::Dst, unzip(OF_ELEMENTS, dst)?),
         Computed::new(Tensor::Mask, y),

@@ -264,15 +264,34 @@ fn the_output_may_be_the_input() {
 fn refuses_missing_tensors() {
     for name in ["src", "diff_dst", "mean", "variance", "gamma"] {
         let fragments = [&format!("error: {name}: expected"), "got none"];
-        refuse(name, &good().without(name), &[], &fragments);
+        refuse(name, &good().without("beta").without(name), &[], &fragments);
     }
-    let draft = good().attribute("use_affine", "false").without("gamma");
+    let plain = good().without("gamma").without("beta");
+    let draft = plain.attribute("use_affine", "false");
     let arguments = ["--use-affine", "true"];
     let fragments = ["error: gamma: ", "use_affine is true"];
     refuse("gamma-flag", &draft, &arguments, &fragments);
 }
 
-/// No gradient depends on beta: it may be anything, or missing, without a message.
+/// Beta alone has a gradient, of its own type and shape; gamma is 1.
+#[test]
+fn beta_without_gamma() {
+    let folder = folder("ln-beta-alone");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    let draft = good()
+        .without("gamma")
+        .with("src", counting::<bf16>(&[3, 2]));
+    let draft = draft.with("diff_dst", counting::<bf16>(&[3, 2]));
+    let draft = draft.with("beta", tensor(&[2], &[bf16::ONE; 2]));
+    std::fs::write(&input, draft.bytes()).unwrap();
+    assert_success(&backward(&input, &output, &["--check"]));
+    assert_eq!(values(&output, "diff_beta"), [0.75, 1.125]);
+    assert_eq!(read(&output, "diff_beta").unwrap().0, Dtype::BF16);
+    let refused = draft.with("beta", tensor(&[3], &[bf16::ONE; 3]));
+    refuse("beta-alone", &refused, &[], &["beta: expected shape [2]"]);
+}
+
+/// No gradient depends on beta: beside gamma it may be anything, or missing, without a message.
 #[test]
 fn beta_is_not_read() {
     let folder = folder("ln-beta");

@@ -446,7 +446,7 @@ fn refuses_bad_input() {
     };
     refuse(
         "no-gamma",
-        good().without("gamma"),
+        good().without("gamma").without("beta"),
         &["gamma: ", "use_affine is true", "got none"],
     );
     let draft = good().with("beta", filled::<f32>(&[3], beta));
