@@ -197,14 +197,19 @@ impl Planner<'_> {
             0 => 1,
             subgroup => subgroup,
         };
-        let threads_per_partial = threads_per_partial.min(division.threads_per_row);
+        let mut threads_per_partial = threads_per_partial.min(division.threads_per_row);
         let mut walked_tiles = 1;
         if tensors.param_grads() {
-            let of_a_tile = division.threads_per_row / threads_per_partial;
-            let records = of.parameters() * of_a_tile * most;
+            let room = self.room_of_columns(tensors) / 3;
+            let of_a_thread = of.parameters() * most * division.threads_per_row;
+            while of_a_thread / threads_per_partial > room
+                && threads_per_partial < division.threads_per_row
+            {
+                threads_per_partial *= 2;
+            }
             let walk = div_ceil(division.tile_rows, division.at_once());
             let longest = self.longest_walk(&division) / walk.max(1);
-            walked_tiles = div_ceil(records, self.room_of_columns(tensors) / 3);
+            walked_tiles = div_ceil(of_a_thread / threads_per_partial, room);
             walked_tiles = walked_tiles.min(longest.min(MAX_SEQUENTIAL)).max(1);
         }
         let padded = most.next_multiple_of(walked_tiles);

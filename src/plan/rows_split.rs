@@ -174,8 +174,9 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let (room, for_rows) = if rows_of_a_sample.is_some() {
-            let few = self.few_records(&tensors.src);
-            (few, few / 2)
+            // The rest is for copies of gamma and beta.
+            let few = self.few_records(&tensors.src) / 8 * 7;
+            (few, few / 4)
         } else {
             let rows = u64::from(by_row.channels);
             let for_rows = self.allowed_records(&tensors.src, rows) / 4;

@@ -1,12 +1,12 @@
 //! A search for what is refused though it fits: layers of real networks, planned by the limits of a browser, a phone,
 //! a desktop GPU and a driver for the CPU.
 
-use super::is_set;
-use crate::plan::Plan;
+use crate::plan::axes::Axes;
 use crate::{
     Activation, Backward, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation, Pass,
     Profile, Residual, Tuning,
 };
+use std::collections::HashSet;
 
 const MIB: u64 = 1 << 20;
 
@@ -78,7 +78,7 @@ fn layers() -> Vec<Layer> {
         [2, 4608, 3072],
         [2, 4608, 3073],
         [2, 3, 65537],
-        [2, 64, 1 << 20],
+        [2, 64, 1 << 16],
         [3, 1, 70001],
         [4096, 1, 769],
         [2, 1 << 16, 33],
@@ -156,76 +156,119 @@ fn profiles() -> Vec<(&'static str, Profile)> {
     ]
 }
 
+/// Layers whose workspace is larger than the guide says, each with the reason. The list may not grow.
+const EXCEPTIONS: [(&str, &str); 5] = [
+    (
+        "[4096, 1, 769]",
+        "each row has parameters of its own, and only 64 rows or more, or 128, can be planned at a time",
+    ),
+    (
+        "[3, 1, 70001]",
+        "each row has parameters of its own, and rows begin at no aligned position, so all are planned at once",
+    ),
+    (
+        "[2, 3, 65537]",
+        "three rows have parameters of their own, which are copied where few buffers are bound",
+    ),
+    (
+        "[16, 1, 1001, 1001]",
+        "refused: each element has statistics of its own, and samples begin at no aligned position",
+    ),
+    (
+        "[4, 2000003]",
+        "where few buffers are bound, two million parameters are copied to the workspace",
+    ),
+];
+
+/// What the guide's limits allow of the workspace.
+fn allowed_workspace(operation: &Operation, src: u64, data: DType) -> u64 {
+    let a_record = if data == DType::F64 { 32 } else { 16 };
+    let axes = Axes::new(operation);
+    let over_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
+    let is_axes_norm = matches!(operation.norm, Norm::Axes { .. });
+    let (share, records) = match (is_axes_norm, over_rows, axes.by_column()) {
+        (true, false, Some(_)) => (16, 0),
+        (true, true, _) => (16, axes.statistics()),
+        (_, true, _) => (1, axes.statistics()),
+        _ => (1, u64::from(axes.groups().channels_of_all())),
+    };
+    src / share + 4 * MIB + 3 * a_record * records
+}
+
 #[test]
-fn search() {
+fn nothing_is_refused_that_fits() {
     use DType::{Bf16, F16, F32, F64};
-    let mut refused = 0;
+    let passes: [Pass; 3] = [
+        Forward::default().into(),
+        Pass::Inference,
+        Backward::default().into(),
+    ];
+    let types = [(F32, F32), (F16, F16), (Bf16, F32), (F64, F64)].map(DTypes::from);
+    let mut faults = Vec::new();
+    let mut excepted = HashSet::new();
     for (norm, shape) in layers() {
         for (name, profile) in profiles() {
-            let types = [(F32, F32), (F16, F16), (Bf16, F32), (F64, F64)].map(DTypes::from);
-            for types in types {
-                let passes: [(&str, Pass, Residual); 4] = [
-                    ("forward", Forward::default().into(), Residual::None),
-                    ("residual", Forward::default().into(), Residual::After),
-                    ("inference", Pass::Inference, Residual::None),
-                    ("backward", Backward::default().into(), Residual::None),
-                ];
-                for (pass_name, pass, residual) in passes {
-                    if norm.is_over_rows() && residual != Residual::None {
-                        continue;
+            for (types, pass, gate) in choices(&types, &passes, norm.has_gate()) {
+                if norm.is_over_rows() && pass == Pass::Inference {
+                    continue;
+                }
+                let has_residual = gate && matches!(pass, Pass::Forward(_));
+                let residual = if has_residual {
+                    Residual::After
+                } else {
+                    Residual::None
+                };
+                let operation = Operation::new(norm.clone(), pass, &shape, types)
+                    .with_params(true, norm.has_beta())
+                    .with_gate(gate)
+                    .with_epilogue(Epilogue::new(residual, Activation::None));
+                let elements = shape.iter().map(|&size| size as u64).product::<u64>();
+                let src = elements * types.data.size();
+                if src > profile.max_buffer {
+                    continue;
+                }
+                let allowed = allowed_workspace(&operation, src, types.data);
+                let fault = match operation.planned(&profile) {
+                    Err(error) => error.to_string(),
+                    Ok(plan) if plan.workspace_bytes > allowed => {
+                        format!("{} bytes of {allowed}", plan.workspace_bytes)
                     }
-                    let gates = if norm.has_gate() {
-                        &[false, true][..]
-                    } else {
-                        &[false]
-                    };
-                    for &gate in gates {
-                        let operation = Operation::new(norm.clone(), pass, &shape, types)
-                            .with_params(true, norm.has_beta())
-                            .with_gate(gate)
-                            .with_epilogue(Epilogue::new(residual, Activation::None));
-                        let src: u64 =
-                            shape.iter().map(|&s| s as u64).product::<u64>() * types.data.size();
-                        if norm.is_over_rows() && pass == Pass::Inference {
-                            continue;
-                        }
-                        if src > profile.max_buffer {
-                            continue;
-                        }
-                        let what = format!(
-                            "{name} {pass_name}{} {} {norm:?} {shape:?}",
-                            if gate { " gate" } else { "" },
-                            types.data
-                        );
-                        match operation.planned(&profile) {
-                            Err(error) => {
-                                refused += 1;
-                                println!("REFUSED {what}: {error}");
-                            }
-                            Ok(plan) => {
-                                let channels: u64 = 0;
-                                let row_records = if matches!(norm, Norm::Axes { .. }) {
-                                    0
-                                } else {
-                                    src
-                                };
-                                let allowed = src / 16 + 4 * MIB + channels + row_records;
-                                if plan.workspace_bytes > allowed {
-                                    println!(
-                                        "LARGE {:.2} of src {} MiB, {:.1} of allowed by {}: {what}",
-                                        plan.workspace_bytes as f64 / src as f64,
-                                        src / MIB,
-                                        plan.workspace_bytes as f64 / allowed as f64,
-                                        plan.algorithm
-                                    );
-                                }
-                            }
-                        }
-                    }
+                    Ok(_) => continue,
+                };
+                let what = format!("{name}: {norm:?} {shape:?} {pass:?} {types:?} gate {gate}");
+                match EXCEPTIONS.iter().find(|(shape, _)| what.contains(shape)) {
+                    Some((shape, _)) => _ = excepted.insert(*shape),
+                    None => faults.push(format!("{what}: {fault}")),
                 }
             }
         }
     }
-    println!("{refused} refused");
-    let _ = (is_set("X"), Plan::kernel_names);
+    assert!(
+        faults.is_empty(),
+        "{} faults:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+    assert_eq!(
+        excepted.len(),
+        EXCEPTIONS.len(),
+        "an exception is none any more: {excepted:?}"
+    );
+}
+
+fn choices<'a>(
+    types: &'a [DTypes],
+    passes: &'a [Pass],
+    has_gate: bool,
+) -> impl Iterator<Item = (DTypes, Pass, bool)> + 'a {
+    let gates = if has_gate {
+        &[false, true][..]
+    } else {
+        &[false]
+    };
+    types.iter().flat_map(move |&types| {
+        passes
+            .iter()
+            .flat_map(move |&pass| gates.iter().map(move |&gate| (types, pass, gate)))
+    })
 }
