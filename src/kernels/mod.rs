@@ -20,8 +20,9 @@
 //!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
 //!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
 //!   comparisons hold without the clamp.
-//! * The kernels over columns clamp vectors to a row's last and rows to a tile's last, and store only where neither is
-//!   clamped. Rows begin at vectors, and windows hold whole tiles.
+//! * The kernels over columns clamp columns to the dispatch's last and rows to a tile's last, and store only where neither
+//!   is clamped. Windows hold whole tiles. Where rows do not begin at vec4s, a column's second vec4 is clamped to the
+//!   window's last, and is not stored to past the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -29,8 +30,8 @@
 //!   of a vec4 that two rows share. These elements are never used.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
-//! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its
-//!   own elements of it, word by word. In a word that two rows share, which is atomic, each stores its half.
+//! * Where two rows share a vec4, in `rows_fused` and over columns where rows do not begin at vec4s, each row's
+//!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!
@@ -40,9 +41,8 @@
 //!   columns index by row, or by batch and row. Where statistics belong to groups, mean
 //!   and variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at channel
 //!   mod `parameters`. Where channels are `mixed`, these indices consist of some of the channel's digits along the axes,
-//!   and are below the product of these axes' sizes, which is the length. Where `rows_fused` has parameters of each
-//!   sample, the length is a whole row for each; the tile's sample is below their number, since each has `param_tiles`
-//!   tiles, and the vec4 is clamped to the row's last.
+//!   and are below the product of these axes' sizes, which is the length. Where rows have parameters of each sample,
+//!   the length is a whole row for each; the sample is that of a row below `rows`, and the vec4 is clamped to its last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
@@ -53,7 +53,8 @@
 //!   weights by vec4 of columns;
 //!   the records that `pack_statistics` spreads by statistic, which is below `statistics`;
 //!   subtotals by (subtotal, vec4 of channels).
-//! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
+//! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to them
+//!   wrap back. Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both additions are modulo 2³², and their
 //!   result is in the region.
 //! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that

@@ -74,8 +74,8 @@ pub trait Storage {
     ///
     /// Each pass of the operation reads a tensor of src's shape once from start to end. There is one pass, or two if a
     /// reduction comes before the elementwise pass, or more if the adapter binds few buffers. In a pass, pieces may
-    /// overlap by some hundred bytes. If there are so many rows or samples that only some are processed at a time,
-    /// these go through all passes before the next ones.
+    /// overlap by some hundred bytes. If there are so many rows, samples or columns that only some are processed at a
+    /// time, these go through all passes before the next ones; of columns, each row's piece is read by itself.
     fn read(
         &mut self,
         tensor: Tensor,
@@ -100,10 +100,10 @@ pub trait Storage {
 /// is read. diff_src overwrites diff_dst on the device.
 ///
 /// Pieces end where the plan of the whole tensor may be cut. So the results are the same to the bit as those of the
-/// operation in one piece, if [`algorithm`](Self::algorithm) is the same and is not
-/// [`RowsReadTwice`](crate::Algorithm::RowsReadTwice). Otherwise they agree within rounding: a fused algorithm, or a
-/// gradient of rows that do not fit in registers, may need a tensor as a whole, and sums are added in another order if
-/// it is cut.
+/// operation in one piece, if [`algorithm`](Self::algorithm) is the same and is neither
+/// [`RowsReadTwice`](crate::Algorithm::RowsReadTwice) nor [`ColumnsReadTwice`](crate::Algorithm::ColumnsReadTwice), and all
+/// samples are planned at once. Otherwise they agree within rounding: a fused algorithm, or a gradient of rows that do
+/// not fit in registers, may need a tensor as a whole, and sums are added in another order if it is cut.
 #[derive(Clone, Debug)]
 pub struct Stream {
     gpu: GpuContext,
