@@ -7,7 +7,7 @@ const same_columns: bool = false; // at the same position in another row, an inv
 // gamma and beta of a vec4's columns, each assembled from two vec4s; 0 after the row's end and before its start,
 // where a buffer may hold anything.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4()); }
+    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
     let last = (uniforms.columns - 1u) / 4u;
     let before = load_params(min(max(vec4_index, 1u) - 1u, last));
     let own = load_params(min(vec4_index, last));
