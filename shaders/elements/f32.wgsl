@@ -10,6 +10,12 @@ fn at_most_zero(value: real4) -> vec4<bool> {
     return (bits == vec4(0)) | (bits <= vec4(-8388608)); // the bits of −infinity
 }
 
+// Says where a product has neither overflowed nor underflowed. Tests bits, as below.
+fn is_normal(value: real4) -> vec4<bool> {
+    let exponent = bitcast<vec4<u32>>(value) & vec4(0x7f800000u);
+    return (exponent != vec4(0u)) & (exponent != vec4(0x7f800000u));
+}
+
 // Tests bits: compilers may assume that there is neither infinity nor NaN.
 fn nan_unless_finite(value: real4) -> real4 {
     let bits = bitcast<vec4<u32>>(value);

@@ -1,4 +1,4 @@
-// Batch norm, group norm and layer norm forward, four elements at a time: dst = x̂ · gamma + beta, where
+// Batch norm, group norm and layer norm forward, four elements at a time: dst = gate · (x̂ · gamma + beta), where
 // x̂ = (x − shift) · r + base, x is src, or for layer norm src + residual, mean = shift + δ,
 // r = 1 / sqrt(variance + epsilon) and base = −δ · r. Batch norm and group norm add a residual after that
 // (`residual_after`). The activation, if there is one, comes last.
@@ -17,6 +17,7 @@ struct Coefficients {
     r: real4,
     gamma: real4,
     beta: real4,
+    gate: real4,
 }
 
 struct Element {
@@ -37,33 +38,34 @@ alias Total = real4;
 
 // Loads statistics where they are given; otherwise nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
-    if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4()); }
+    if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4(), real4()); }
     if !centered {
-        return Coefficients(real4(), real4(), inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
+        let r = inverse_deviation(load_mean_square(vec4_index), epsilon);
+        return Coefficients(real4(), real4(), r, real4(1.0), real4(), real4());
     }
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
-    return Coefficients(load_mean(vec4_index), real4(), r, real4(1.0), real4());
+    return Coefficients(load_mean(vec4_index), real4(), r, real4(1.0), real4(), real4());
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    return Coefficients(coefficients.shift, coefficients.base, coefficients.r, params.gamma, params.beta);
+    return Coefficients(coefficients.shift, coefficients.base, coefficients.r, params.gamma, params.beta, params.gate);
 }
 
-// Reads records (shift, base · gamma + beta, r · gamma, 0).
+// Reads records (shift, base · gamma + beta, r · gamma, gate).
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients(words.x, words.y, words.z, real4(1.0), real4());
+    return Coefficients(words.x, words.y, words.z, real4(1.0), real4(), words.w);
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     var offset = coefficients.beta[i];
     // By given statistics base is 0, and 0 · ∞ would make NaN of an infinite gamma.
     if !statistics_given { offset += coefficients.base[i] * coefficients.gamma[i]; }
-    return real4(coefficients.shift[i], offset, coefficients.r[i] * coefficients.gamma[i], 0.0);
+    return real4(coefficients.shift[i], offset, coefficients.r[i] * coefficients.gamma[i], coefficients.gate[i]);
 }
 
 // For a row, whose record is (shift, base, r, 0): adds the record's last two words to the coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
-    return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta);
+    return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta, coefficients.gate);
 }
 
 // Adds what follows from the sums to the coefficients. Until then r and base say how dst follows from x̂: they are 1
@@ -72,20 +74,20 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
     let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
     // Without elements nothing is written. The condition keeps a compiler from computing (x − (shift + δ)) · r.
     let base = select(real4(), -sums.delta * r, sums.count > real4());
-    return Coefficients(sums.shift, base, r, coefficients.r * coefficients.gamma, coefficients.base * coefficients.gamma + coefficients.beta);
+    let beta = coefficients.base * coefficients.gamma + coefficients.beta;
+    return Coefficients(sums.shift, base, r, coefficients.r * coefficients.gamma, beta, coefficients.gate);
 }
 
 // Derives the records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    let given = Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4());
-    let coefficients = with_sums(with_params(given, load_params(vec4_index)), sums, scalars);
-    return Words(coefficients.shift, coefficients.base * coefficients.gamma + coefficients.beta, coefficients.r * coefficients.gamma, real4());
+    let given = Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4(), real4());
+    return derived_of_group(with_params(given, load_params(vec4_index)), sums, sums, scalars);
 }
 
 // Derives the records of channels that share statistics with others.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     let all = with_sums(coefficients, group, scalars);
-    return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, real4());
+    return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, all.gate);
 }
 
 fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
@@ -95,6 +97,7 @@ fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) 
         select(f.r, t.r, condition),
         select(f.gamma, t.gamma, condition),
         select(f.beta, t.beta, condition),
+        select(f.gate, t.gate, condition),
     );
 }
 
@@ -112,8 +115,13 @@ fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
 }
 
 fn before_activation(element: Element, coefficients: Coefficients) -> real4 {
-    let y = x_hat(element, coefficients) * coefficients.gamma + coefficients.beta;
-    if residual_after { return y + element.after; }
+    return after_params(x_hat(element, coefficients) * coefficients.gamma + coefficients.beta, element, coefficients);
+}
+
+fn after_params(shifted: real4, element: Element, coefficients: Coefficients) -> real4 {
+    var y = shifted;
+    if gated { y *= coefficients.gate; }
+    if residual_after { y += element.after; }
     return y;
 }
 
@@ -123,9 +131,7 @@ fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
 
 // A channel's record holds gamma and beta in r and base.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
-    let y = x_hat(element, coefficients);
-    if residual_after { return Outputs(activation(y + element.after), element.x); }
-    return Outputs(activation(y), element.x);
+    return Outputs(activation(after_params(x_hat(element, coefficients), element, coefficients)), element.x);
 }
 
 // An empty accumulator has no shift: the distance from 0 to the other's shift is no step, and its square, which a

@@ -1,7 +1,7 @@
 // The gradient of batch norm, of group norm and of layer norm, four elements at a time. If an activation follows the
 // layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
-// x̂ = (src − mean) · r. With a gate, gamma and beta stand for gate · gamma and gate · beta. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
+// x̂ = (src − mean) · r. With a gate, gamma stands for gamma · gate. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean. Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
 
 #import records, activation, inverse_deviation
@@ -11,7 +11,7 @@ struct Coefficients {
     mean: real4,
     r: real4,
     gamma: real4,
-    beta: real4, // for the activation
+    beta: real4, // for the activation; or the gate, which no activation follows
     a: real4,
     b: real4,
 }
@@ -42,6 +42,7 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    if gated { return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.gate, coefficients.a, coefficients.b); }
     return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.beta, coefficients.a, coefficients.b);
 }
 
@@ -85,7 +86,9 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 
 // The residual's gradient is diff_dst after the mask.
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(coefficients.r * ((scale_of(coefficients) * element.d - coefficients.a) - element.xhat * coefficients.b), element.d);
+    var d = scale_of(coefficients) * element.d;
+    if gated { d *= coefficients.beta; }
+    return Outputs(coefficients.r * ((d - coefficients.a) - element.xhat * coefficients.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src matters only to the activation.
@@ -105,7 +108,9 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
 // Weights the sums with gamma where it varies between the elements of a row, or between the channels of a group.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     if gamma_ignored { return sums; }
-    return Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
+    let scaled_sums = Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
+    if gated { return Accumulator(scaled_sums.d * coefficients.beta, scaled_sums.d_xhat * coefficients.beta); }
+    return scaled_sums;
 }
 
 fn horizontal_sum(sums: Accumulator) -> Total {

@@ -1,5 +1,5 @@
-// RMS norm forward, four elements at a time: dst = x · r · gamma + beta, where x = src + residual and
-// r = 1 / sqrt(mean(x²) + epsilon). With `residual_after`, x = src, and the residual is added to dst.
+// RMS norm forward, four elements at a time: dst = gate · (x · r · gamma + beta), where
+// x = src + residual and r = 1 / sqrt(mean(x²) + epsilon). With `residual_after`, x = src, and the residual is added to dst.
 
 #import records, activation, inverse_deviation
 
@@ -9,6 +9,7 @@ struct Coefficients {
     r: real4,
     gamma: real4,
     beta: real4,
+    gate: real4,
 }
 
 struct Element {
@@ -26,16 +27,16 @@ alias Total = real;
 
 // Nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
-    return Coefficients(real4(), real4(), real4(1.0), real4());
+    return Coefficients(real4(), real4(), real4(1.0), real4(), real4());
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    return Coefficients(coefficients.mean_square, coefficients.r, params.gamma, params.beta);
+    return Coefficients(coefficients.mean_square, coefficients.r, params.gamma, params.beta, params.gate);
 }
 
 // Reads records (0, 0, r, 0).
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients(real4(), words.z, real4(1.0), real4());
+    return Coefficients(real4(), words.z, real4(1.0), real4(), real4());
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
@@ -44,13 +45,14 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 
 // Adds the last two words of a row's record to its coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
-    return Coefficients(coefficients.mean_square, words.x, coefficients.gamma, coefficients.beta);
+    return Coefficients(coefficients.mean_square, words.x, coefficients.gamma, coefficients.beta, coefficients.gate);
 }
 
 // Adds what follows from the sums to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
-    return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma, coefficients.beta);
+    let r = inverse_deviation(mean_square, scalars.epsilon);
+    return Coefficients(mean_square, r, coefficients.gamma, coefficients.beta, coefficients.gate);
 }
 
 // Derives the records of four rows, side by side.
@@ -80,8 +82,9 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    let y = element.x * coefficients.r * coefficients.gamma + coefficients.beta;
-    if residual_after { return Outputs(activation(y + element.after), element.x); }
+    var y = element.x * coefficients.r * coefficients.gamma + coefficients.beta;
+    if gated { y *= coefficients.gate; }
+    if residual_after { y += element.after; }
     return Outputs(activation(y), element.x);
 }
 

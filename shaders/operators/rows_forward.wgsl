@@ -1,4 +1,4 @@
-// Layer norm forward over rows in registers, four elements at a time: dst = x̂ · gamma + beta, where
+// Layer norm forward over rows in registers, four elements at a time: dst = gate · (x̂ · gamma + beta), where
 // x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and
 // base = −δ · r. With `residual_after`, x = src, and the residual is added to dst. Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the
 // mean that follows. The second sums are exact whatever the mean is, and 0 for equal elements.
@@ -14,6 +14,7 @@ struct Coefficients {
     base: real4, // x̂ of shift
     gamma: real4,
     beta: real4,
+    gate: real4,
 }
 
 struct Element {
@@ -36,7 +37,7 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    return Coefficients(coefficients.shift, coefficients.delta, coefficients.variance, coefficients.r, coefficients.base, params.gamma, params.beta);
+    return Coefficients(coefficients.shift, coefficients.delta, coefficients.variance, coefficients.r, coefficients.base, params.gamma, params.beta, params.gate);
 }
 
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
@@ -86,8 +87,9 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     let xhat = (element.x - coefficients.shift) * coefficients.r + coefficients.base;
-    let y = xhat * coefficients.gamma + coefficients.beta;
-    if residual_after { return Outputs(activation(y + element.after), element.x); }
+    var y = xhat * coefficients.gamma + coefficients.beta;
+    if gated { y *= coefficients.gate; }
+    if residual_after { y += element.after; }
     return Outputs(activation(y), element.x);
 }
 

@@ -72,6 +72,6 @@ fn param_of(batch: u32, row: u32) -> u32 {
 
 // gamma and beta of a row, for four of its elements.
 fn params_of_row(param: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4()); }
+    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
     return splat_params(given_params(param / 4u), param % 4u);
 }

@@ -7,7 +7,7 @@ const paired_columns: bool = true;
 
 // gamma and beta of a vec4's columns, from element `first` on; past the row's end, those of its last vec4.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4()); }
+    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
     return load_params(first / 4u + min(vec4_index, uniforms.row_vec4s - 1u));
 }
 

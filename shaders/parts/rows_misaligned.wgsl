@@ -8,7 +8,7 @@ const paired_columns: bool = false;
 // gamma and beta of a vec4's columns, from element `first` on, each assembled from two vec4s; 0 after the row's end and
 // before its start, where a buffer may hold anything.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4()); }
+    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
     // The first element's position, counted from the vec4 before the buffer.
     let start = first + 4u * vec4_index + 4u - misalignment;
     let last = (first + uniforms.columns - 1u) / 4u;

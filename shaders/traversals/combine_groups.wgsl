@@ -2,7 +2,7 @@
 // needs:
 // * for a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means
 //   of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
-// * for a forward pass (shift, base · gamma + beta, r · gamma, 0), where the statistics are the group's.
+// * for a forward pass (shift, base · gamma + beta, r · gamma, gate), where the statistics are the group's.
 //
 // `threads` invocations, a constant of the text and a power of two, share four groups. A gradient reads the
 // coefficients of channel c from workspace[stats + c].

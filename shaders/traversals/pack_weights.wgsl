@@ -1,9 +1,9 @@
-// Writes gamma or beta, times the gate if there is one, to the workspace as reals, for rows where an adapter binds too few buffers:
-// workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
+// Writes gamma or beta to the workspace as reals, for rows where an adapter binds too few buffers:
+// workspace[weights + q] = gamma of columns 4q to 4q + 3; with a gate, gamma and gate by turns. An invocation does a vec4.
 //
 // Bindings: gamma (or beta, `of_beta`), gate (optional: 1) read; workspace written. Moves a row's length in elements in and out.
 
-#import tiles, params
+#import tiles
 
 @compute @workgroup_size(workgroup_size)
 fn pack_weights(
@@ -12,5 +12,12 @@ fn pack_weights(
 ) {
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.columns + 3u) / 4u { return; }
-    store_workspace(uniforms.weights + vec4_index, load_param(vec4_index, of_beta));
+    if of_beta {
+        store_workspace(uniforms.weights + vec4_index, load_beta(vec4_index));
+    } else if !gated {
+        store_workspace(uniforms.weights + vec4_index, load_gamma(vec4_index));
+    } else {
+        store_workspace(uniforms.weights + 2u * vec4_index, load_gamma(vec4_index));
+        store_workspace(uniforms.weights + 2u * vec4_index + 1u, load_gate(vec4_index));
+    }
 }

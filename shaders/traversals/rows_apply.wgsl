@@ -85,7 +85,7 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
 // gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
 // end.
 fn params_of(row: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4()); }
+    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
     let columns = columns_of(vec4_index, misalignment);
     let first = first_param_of(row);
     var params = params_vec4(first, vec4_index);

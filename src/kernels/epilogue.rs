@@ -16,6 +16,8 @@ pub(crate) struct Epilogue {
     pub gamma_ignored: bool,
     /// Whether gamma is stored less 1.
     pub zero_centered_gamma: bool,
+    /// Whether a gate multiplies the layer's output.
+    pub gated: bool,
 }
 
 impl Epilogue {

@@ -68,6 +68,7 @@ impl Variant {
             self.epilogue = Epilogue {
                 gamma_ignored: self.epilogue.gamma_ignored,
                 zero_centered_gamma: self.epilogue.zero_centered_gamma,
+                gated: self.epilogue.gated,
                 ..Epilogue::default()
             };
         }
@@ -194,7 +195,7 @@ impl Variant {
         let of_epilogue = [
             ("residual_after", Constant::Flag(self.epilogue.residual)),
             ("gamma_ignored", Constant::Flag(self.epilogue.gamma_ignored)),
-            ("gated", Constant::Flag(self.bound.contains(&Tensor::Gate))),
+            ("gated", Constant::Flag(self.epilogue.gated)),
             (
                 "gate_summed",
                 Constant::Flag(self.bound.contains(&Tensor::DiffGate)),
@@ -354,7 +355,7 @@ impl Variant {
                     accessors.load_plus_one()
                 }
                 (Some(accessors), _) => accessors.load(),
-                (None, Tensor::Gamma) => accessors::absent_load(name, "real4(1.0)"),
+                (None, Tensor::Gamma | Tensor::Gate) => accessors::absent_load(name, "real4(1.0)"),
                 (None, _) => accessors::absent_load(name, "real4()"),
             });
         }

@@ -630,10 +630,12 @@ fn every_file_says_what_it_is() {
 
 /// The files of a kernel's text, with everything that it may import.
 fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
-    let none = super::epilogue::file(crate::Activation::None);
-    let [with, without] =
-        [true, false].map(|value| files::with_imports(entry.file, body.file(), none, &|_| value));
-    [with, without].concat()
+    let activations = [crate::Activation::None, crate::Activation::Silu];
+    let each = activations.into_iter().flat_map(|activation| {
+        let file = super::epilogue::file(activation);
+        [true, false].map(|value| files::with_imports(entry.file, body.file(), file, &|_| value))
+    });
+    each.flatten().collect()
 }
 
 #[test]

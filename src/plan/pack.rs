@@ -133,7 +133,7 @@ impl Planner<'_> {
         ))
     }
 
-    /// Writes gamma or beta, times the gate, to the workspace as reals, for kernels over rows where the adapter binds too
+    /// Writes gamma and the gate, or beta, to the workspace as reals, for kernels over rows where the adapter binds too
     /// few buffers.
     pub fn pack_weights(
         &self,
@@ -142,7 +142,7 @@ impl Planner<'_> {
         of_beta: bool,
         weights: Region,
     ) -> Result<Dispatch, Error> {
-        let gate = gate.filter(|gate| gate.tensor != param.tensor);
+        let gate = gate.filter(|gate| gate.tensor != param.tensor && !of_beta);
         let read = [param].into_iter().chain(gate).map(Binding::whole);
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let vec4s = div_ceil(param.elements, 4);

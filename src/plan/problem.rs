@@ -81,6 +81,7 @@ impl Problem {
                 residual: epilogue.residual == Residual::After,
                 gamma_ignored,
                 zero_centered_gamma: operation.gamma && operation.zero_centered_gamma,
+                gated: operation.gate,
             },
             types: operation.types,
             epsilon: operation.epsilon,

@@ -321,11 +321,12 @@ impl Planner<'_> {
             return Ok((params, vec![]));
         }
         let mut dispatches = Vec::new();
-        let mut packed = |param: Option<&Requirement>, of_beta| -> Result<Place, Error> {
+        let mut packed = |param: Option<&Requirement>, of_beta: bool| -> Result<Place, Error> {
             let Some(param) = param else {
                 return Ok(Place::None);
             };
-            let region = workspace.reserve(div_ceil(param.elements, 4))?;
+            let with_gate = u64::from(tensors.gate.is_some() && !of_beta);
+            let region = workspace.reserve(div_ceil(param.elements, 4) * (1 + with_gate))?;
             dispatches.push(self.pack_weights(param, tensors.gate.as_ref(), of_beta, region)?);
             Ok(Place::Packed(region))
         };

@@ -1,7 +1,7 @@
 //! Norm over any axes: numbers worked out by hand, identities with the other norms, errors. For every shape, see
 //! verify.rs.
 
-use crate::common::data::near;
+use crate::common::data::{Problem, assert_close, near};
 use crate::common::errors::says;
 use crate::common::{one, subjects};
 use pollster::block_on;
@@ -10,9 +10,9 @@ use wgpu_norm::operators::directml::{
 };
 use wgpu_norm::operators::onnx::MeanVarianceNormalization;
 use wgpu_norm::{
-    Activation, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward, ForwardArgs,
-    GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, ParamGrads, Ranks,
-    Tensor,
+    Activation, Algorithm, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward,
+    ForwardArgs, GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation,
+    ParamGrads, Pass, Ranks, Tensor, bytemuck,
 };
 
 /// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around
@@ -86,6 +86,82 @@ fn a_gate_by_hand() {
         near(&grads.diff_beta.unwrap(), &[2.0, 5.0, 1.0, 4.0]);
         near(&grads.diff_gamma.unwrap(), &[-d, 5.0 * half, 0.0, 0.0]);
         near(&grads.diff_gate.unwrap(), &[-half, 35.0, 1.0, 0.0]);
+    }
+}
+
+/// gate · gamma is beyond f32, or almost 0, and gate · (x̂ · gamma + beta) is not: where x̂ is 0 it is gate · beta. Likewise
+/// gamma · gate · diff_dst.
+#[test]
+fn gate_times_gamma_beyond_the_type() {
+    let norms = [
+        (&[1, 8, 12][..], &[2][..], &[0, 2][..]), // rows
+        (&[2, 6, 16], &[1], &[0, 1]),             // columns
+        (&[2, 8, 16], &[2], &[0, 1]),             // channels that are rows
+        (&[4, 6, 8], &[0], &[0, 2]),              // mixed
+        (&[3, 4, 4, 7], &[1, 3], &[2]),
+        (&[2, 3, 5], &[1, 2], &[1]),
+    ];
+    for (shape, axes, param_axes) in norms {
+        for centered in [true, false] {
+            let norm = Norm::Axes {
+                axes: axes.to_vec(),
+                param_axes: param_axes.to_vec(),
+                centered,
+            };
+            // gamma, gate and diff_dst.
+            for factors in [
+                [1e30, 1e30, 1e-37],
+                [1e22, 1e22, 1e-30],
+                [1e30, 1e8, 1e-20],
+                [1e-30, 1e32, 1.0],
+                [1e-22, 1e-22, 1e35],
+            ] {
+                check_factors(&norm, shape, factors);
+            }
+        }
+    }
+}
+
+fn check_factors(norm: &Norm, shape: &[usize], [gamma, gate, diff_dst]: [f32; 3]) {
+    let subject = one(false);
+    let forward = Operation::new(norm.clone(), Forward::default(), shape, DType::F32);
+    let forward = forward.with_gate(true);
+    let mut inference = forward.clone();
+    inference.pass = Pass::Inference;
+    let backward = forward.gradient(ParamGrads::Both).unwrap();
+    for operation in [forward, inference, backward] {
+        let near = match operation.pass {
+            Pass::Inference => 1e-6, // x̂ is not quite 0
+            _ => 0.0,
+        };
+        let mut problem = Problem::random(&operation, 1);
+        for input in &mut problem.inputs {
+            let value = |at| match input.used.tensor {
+                Tensor::Src if norm.is_centered() => 1.0 + near,
+                Tensor::Src => near,
+                Tensor::Mean | Tensor::MeanSquare | Tensor::Variance => 1.0,
+                Tensor::Gamma => gamma,
+                Tensor::Gate => gate,
+                Tensor::Beta => 1e3 / gate,
+                _ => diff_dst * (at % 5) as f32,
+            };
+            let values: Vec<f32> = (0..input.bytes.len() / 4).map(value).collect();
+            input.bytes.copy_from_slice(bytemuck::cast_slice(&values));
+        }
+        let reference = problem.reference();
+        for algorithm in Algorithm::ALL {
+            for max_storage_buffers in [4, 8] {
+                let subject = subject.with_profile("factors", |profile| {
+                    profile.algorithm = Some(algorithm);
+                    profile.max_storage_buffers = max_storage_buffers;
+                });
+                if operation.plan(subject.gpu.profile()).is_ok() {
+                    let results = problem.run(&subject).unwrap();
+                    let what = format!("{operation:?} {gamma} {gate} {algorithm}");
+                    assert_close(&results, &reference, &what);
+                }
+            }
+        }
     }
 }
 

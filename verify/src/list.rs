@@ -208,7 +208,7 @@ batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,tile=64
 batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
 layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
-layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
+layer_norm_backward/60x{2000,2001}/f32/no_gamma/no_beta/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 
 # NaN and infinity do not spread.
 batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite,square_overflow}
@@ -406,7 +406,7 @@ batch_norm_backward/{1x16x1,32x128x10,32x27x7,1x3x1x1,1x256x28x28,1x257x28x28,2x
 batch_norm_backward/{1x1x16,32x10x128,32x7x27,1x28x28x256,1x28x28x257,2x2x2x128,4x17x16x200,3x1x1x1x1x1x2x5}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 layer_norm_backward/{2x3x5/axis_1,1000x2,33x28,6x2x8x33/axis_2}/{,frozen,neither}/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 layer_norm_backward/{21x129,3x5,70x2}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{in_place,exact/in_place}
-layer_norm_backward/{60x5000,300x1001,1100x256,3x300001/no_gamma}/f32/max_binding=1048576
+layer_norm_backward/{60x5000,300x1001,1100x256,3x300001/no_gamma/no_beta}/f32/max_binding=1048576
 batch_norm_backward/1x1x60001/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
 
 # Shapes of every kind by every algorithm that can do them.
@@ -468,8 +468,8 @@ layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
 # Windows.
 batch_norm_backward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/{,constant/frozen}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
 batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{,constant/frozen}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
-layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
-layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
+layer_norm_backward/60x20001/no_gamma/no_beta/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
+layer_norm_backward/3x100000/no_gamma/no_beta/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # NaN and infinity.
 batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}

@@ -24,6 +24,7 @@ pub(super) fn compute(
         src,
         statistics: &statistics,
         gamma: gamma.filter(|_| backward.param_grads != ParamGrads::Neither),
+        gate: inputs.given(Tensor::Gate),
         through: backward.through,
         norm: &operation.norm,
     };

@@ -91,6 +91,7 @@ pub(super) fn output(
     statistics: &[Statistic],
 ) -> Result<(Vec<f64>, Vec<f64>), Error> {
     let (gamma, beta) = (inputs.given(Tensor::Gamma), inputs.given(Tensor::Beta));
+    let gate = inputs.given(Tensor::Gate);
     let residual = inputs.given(Tensor::Residual);
     let after = residual.filter(|_| operation.epilogue.residual == Residual::After);
     let mut values = memory::room(OF_ELEMENTS, x.len())?;
@@ -99,9 +100,10 @@ pub(super) fn output(
         let (x_hat, scale) = statistics[statistic].x_hat(x);
         let gamma = gamma.map_or(1.0, |gamma| gamma[parameter]);
         let beta = beta.map_or(0.0, |beta| beta[parameter]);
+        let gate = gate.map_or(1.0, |gate| gate[parameter]);
         let residual = after.map_or(0.0, |residual| residual[at]);
-        values.push(gamma * x_hat + beta + residual);
-        scales.push(gamma.abs() * scale + beta.abs() + residual.abs());
+        values.push(gate * (gamma * x_hat + beta) + residual);
+        scales.push(gate.abs() * (gamma.abs() * scale + beta.abs()) + residual.abs());
     }
     Ok((values, scales))
 }

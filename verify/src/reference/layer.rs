@@ -13,6 +13,7 @@ pub(super) struct Layer<'a> {
     pub statistics: &'a [Statistic],
     /// gamma, if diff_src depends on it.
     pub gamma: Option<&'a [f64]>,
+    pub gate: Option<&'a [f64]>,
     pub through: Through,
     pub norm: &'a Norm,
 }
@@ -29,7 +30,8 @@ impl Layer<'_> {
         let indices = self.indices;
         let x_hat = |at: usize, statistic: usize| self.statistics[statistic].x_hat(self.src[at]).0;
         let d = |at: usize, parameter: usize| {
-            diff_dst[at] * self.gamma.map_or(1.0, |gamma| gamma[parameter])
+            let factor = |values: Option<&[f64]>| values.map_or(1.0, |values| values[parameter]);
+            diff_dst[at] * factor(self.gamma) * factor(self.gate)
         };
         let mut of_statistics =
             memory::filled(OF_CHANNELS, indices.statistics, GradientSums::default())?;

@@ -18,7 +18,7 @@
 //! * dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * not centered: x̂ = x·r, mean_square = Σx²/m
 //!
-//! A gate multiplies gamma·x̂ + beta: it is a factor of gamma and of beta, and diff_gate = gamma·Σ diff_dst·x̂ +
+//! A gate multiplies gamma·x̂ + beta, and in a gradient diff_dst·gamma; diff_gate = gamma·Σ diff_dst·x̂ +
 //! beta·Σ diff_dst. A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
 //! diff_dst·activation′.
 //!
@@ -171,13 +171,11 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
         }
     }
     let params = Params::new(operation, inputs)?;
-    let without_gate = params.without_gate()?;
     let others = inputs.0.iter().copied();
-    let others = others.filter(|(tensor, _)| !tensor.is_param());
-    let of_layer = without_gate
-        .iter()
-        .map(|(tensor, values)| (*tensor, &values[..]));
-    let inputs: Vec<_> = others.chain(of_layer).collect();
+    let others = others.filter(|(tensor, _)| *tensor != Tensor::Gamma);
+    let gamma = params.gamma.as_deref();
+    let gamma = gamma.map(|gamma| (Tensor::Gamma, gamma));
+    let inputs: Vec<_> = others.chain(gamma).collect();
     let inputs = Inputs(&inputs);
     let indices = Indices::new(&operation.axes())?;
     let mut results = match &operation.pass {

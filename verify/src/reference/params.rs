@@ -1,4 +1,4 @@
-//! gamma, beta and gate. A layer with a gate, gate · (gamma·x̂ + beta), is one with gate·gamma and gate·beta.
+//! gamma, beta and gate, where there are any, and the gradients of a layer with a gate, gate · (gamma·x̂ + beta).
 
 use super::{Computed, Inputs, OF_CHANNELS, unzip};
 use wgpu_norm::memory;
@@ -7,7 +7,7 @@ use wgpu_norm::{Error, Operation, Tensor};
 /// The parameters that an operation is given, as many of each as there are.
 pub(super) struct Params<'a> {
     /// gamma, with the 1 that is stored without it.
-    gamma: Option<Vec<f64>>,
+    pub gamma: Option<Vec<f64>>,
     beta: Option<&'a [f64]>,
     gate: Option<&'a [f64]>,
 }
@@ -24,25 +24,6 @@ impl<'a> Params<'a> {
             beta: inputs.given(Tensor::Beta),
             gate: inputs.given(Tensor::Gate),
         })
-    }
-
-    /// gamma and beta of the same layer without a gate.
-    pub fn without_gate(&self) -> Result<Vec<(Tensor, Vec<f64>)>, Error> {
-        let times_gate = |values: &[f64]| match self.gate {
-            Some(gate) => memory::collect(OF_CHANNELS, values.iter().zip(gate).map(|(a, b)| a * b)),
-            None => memory::collect(OF_CHANNELS, values.iter().copied()),
-        };
-        let gamma = match (&self.gamma, self.gate) {
-            (Some(gamma), _) => Some(times_gate(gamma)?),
-            (None, Some(gate)) => Some(memory::collect(OF_CHANNELS, gate.iter().copied())?),
-            (None, None) => None,
-        };
-        let beta = self.beta.map(times_gate).transpose()?;
-        let both = [(Tensor::Gamma, gamma), (Tensor::Beta, beta)];
-        let given = both.into_iter();
-        Ok(given
-            .filter_map(|(tensor, values)| Some((tensor, values?)))
-            .collect())
     }
 
     /// Makes the gradients of gamma, beta and gate from those of the layer without a gate.
