@@ -108,7 +108,7 @@ impl Operation {
         let in_place = in_place.iter().map(|(tensor, bytes)| (*tensor, &**bytes));
         let inputs: Vec<_> = inputs.chain(in_place).collect();
         let plan = plan.inner();
-        let watch = watch(gpu, plan, plan.whole_workspace_bytes);
+        let watch = watch(gpu, plan, plan.workspace_bytes);
         let whole = OnDevice::new(gpu, plan, false)?;
         let wanted = |tensor| outputs.iter().any(|(name, _)| *name == tensor);
         let transfers = Transfers {
@@ -208,7 +208,7 @@ impl<'a> Halves<'a> {
         inputs: &[(Tensor, &[u8])],
         take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let watch = watch(gpu, plan, plan.workspace_bytes);
+        let watch = watch(gpu, plan, plan.halves_workspace_bytes);
         let whole = OnDevice::new(gpu, plan, true)?;
         let transfers = Transfers {
             uploads: whole.uploads(inputs),
@@ -240,7 +240,7 @@ impl<'a> Halves<'a> {
         let mut recorded = Ok(());
         let record =
             |encoder: &mut wgpu::CommandEncoder| recorded = whole.bound.record_apply(encoder);
-        let watch = watch(whole.gpu, whole.plan, whole.plan.workspace_bytes);
+        let watch = watch(whole.gpu, whole.plan, whole.plan.halves_workspace_bytes);
         let gpu = whole.gpu;
         gpu.transfer(watch, &transfers, record, take).await?;
         recorded

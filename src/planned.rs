@@ -109,12 +109,12 @@ impl Plan {
 
     /// Bytes of scratch memory of the whole operation.
     pub fn workspace_bytes(&self) -> u64 {
-        self.plan.whole_workspace_bytes
+        self.plan.workspace_bytes
     }
 
     /// Bytes of scratch memory if [`Tensor::Sums`] is bound, so that the two halves can be recorded too.
     pub fn halves_workspace_bytes(&self) -> u64 {
-        self.plan.workspace_bytes
+        self.plan.halves_workspace_bytes
     }
 
     /// The buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`]. None

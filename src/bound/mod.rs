@@ -185,9 +185,9 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
     let (recorded, workspace_bytes) = match halves {
         Halves::Bound => (
             Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY),
-            plan.workspace_bytes,
+            plan.halves_workspace_bytes,
         ),
-        Halves::WithoutSums | Halves::None => (Phases::WHOLE, plan.whole_workspace_bytes),
+        Halves::WithoutSums | Halves::None => (Phases::WHOLE, plan.workspace_bytes),
     };
     let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
     if find(given, Tensor::Workspace).is_none() && workspace_bytes > 0 {

@@ -234,9 +234,10 @@ pub(crate) struct Plan {
     pub algorithm: Algorithm,
     pub types: DTypes,
     pub tensors: Vec<Requirement>,
+    /// The workspace of the whole operator and its halves.
+    pub halves_workspace_bytes: u64,
+    /// That of the whole alone, whose kernels may need none where those of the halves do.
     pub workspace_bytes: u64,
-    /// The same of the whole operator alone: its kernels may need no workspace where those of the halves do.
-    pub whole_workspace_bytes: u64,
     /// Bits in the words by which kernels read and write.
     pub word_bits: u32,
     pub dispatches: Vec<(Phases, Dispatch)>,

@@ -147,14 +147,14 @@ impl Planner<'_> {
         workspace: &Workspace,
         mut dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
-        let (mut workspace_bytes, mut whole_workspace_bytes) = (0, 0);
+        let (mut halves_workspace_bytes, mut workspace_bytes) = (0, 0);
         for (phases, dispatch) in &mut dispatches {
             let bindings = dispatch.bindings.iter_mut();
             for binding in bindings.filter(|bound| bound.tensor == Tensor::Workspace) {
-                workspace_bytes = workspace.bytes();
-                binding.bytes = 0..workspace_bytes;
+                halves_workspace_bytes = workspace.bytes();
+                binding.bytes = 0..halves_workspace_bytes;
                 if phases.meets(Phases::WHOLE) {
-                    whole_workspace_bytes = workspace_bytes;
+                    workspace_bytes = halves_workspace_bytes;
                 }
             }
         }
@@ -163,8 +163,8 @@ impl Planner<'_> {
             algorithm,
             types: problem.types,
             tensors,
+            halves_workspace_bytes,
             workspace_bytes,
-            whole_workspace_bytes,
             word_bits: self.profile.word_bits(),
             dispatches,
         };

@@ -545,9 +545,9 @@ fn check_workspace(what: &Operation, groups: u64, profile: &Profile) {
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {what:?}\n{profile:?}"));
     let allowed = allowed_workspace(&plan, groups);
     assert!(
-        plan.workspace_bytes <= allowed,
+        plan.halves_workspace_bytes <= allowed,
         "{} of {allowed} bytes by {}: {what:?}\n{profile:?}",
-        plan.workspace_bytes,
+        plan.halves_workspace_bytes,
         plan.algorithm
     );
 }
@@ -667,7 +667,7 @@ fn covers(plan: &Plan, tensor: Tensor) -> bool {
 fn many_rows_and_samples_are_planned_in_slices() {
     let check = |what: &Operation, profile: &Profile| {
         let plan = check_loops(what, profile).unwrap_or_else(|| panic!("{what:?}"));
-        assert!(plan.workspace_bytes <= profile.max_binding);
+        assert!(plan.halves_workspace_bytes <= profile.max_binding);
         for tensor in &plan.tensors {
             let by_line = tensor.tensor.is_data() || tensor.tensor.is_statistic();
             assert!(
@@ -811,7 +811,7 @@ fn plausible_layers_are_planned() {
             };
             let plan = problem.planned(&profile);
             let plan = plan.unwrap_or_else(|error| panic!("{rows}x{columns} {data}: {error}"));
-            assert!(plan.workspace_bytes <= allowed_workspace(&plan, rows as u64));
+            assert!(plan.halves_workspace_bytes <= allowed_workspace(&plan, rows as u64));
         }
     };
     use DType::{Bf16, F16, F32, F64};
@@ -844,7 +844,11 @@ fn channels_of_one_element_take_few_records() {
             let problem = Operation::new(norm, pass, &[4096, 1024], DType::F32);
             let plan = problem.planned(&profile).unwrap();
             let least = records * 16 * 4096 * 1024;
-            assert!(plan.workspace_bytes <= least + 256, "{}", plan.algorithm);
+            assert!(
+                plan.halves_workspace_bytes <= least + 256,
+                "{}",
+                plan.algorithm
+            );
             assert_eq!(plan.algorithm, Algorithm::ChannelsLast);
         }
     }
@@ -858,6 +862,6 @@ fn millions_of_channels_are_fused_without_halves() {
     let problem = Operation::new(norm, Backward::default(), &shape, DType::F32);
     let plan = problem.planned(&Profile::usual()).unwrap();
     assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);
-    assert_eq!(plan.workspace_bytes, 0);
+    assert_eq!(plan.halves_workspace_bytes, 0);
     assert_eq!(plan.requirement(Tensor::Sums), None);
 }

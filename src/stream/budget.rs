@@ -105,7 +105,7 @@ fn memory(plan: &Plan, pieces: &[Piece]) -> u64 {
             .saturating_mul(on_device + on_the_way)
             .saturating_add(carried)
     };
-    let kept = plan.whole_workspace_bytes.saturating_add(4 * CHUNK);
+    let kept = plan.workspace_bytes.saturating_add(4 * CHUNK);
     tensors
         .map(of_tensor)
         .fold(kept, |all, bytes| all.saturating_add(bytes))

@@ -100,7 +100,7 @@ impl StreamBuffers {
                 }
             }
         }
-        let workspace = create(Tensor::Workspace, plan.whole_workspace_bytes, on_device)?;
+        let workspace = create(Tensor::Workspace, plan.workspace_bytes, on_device)?;
         all.resident.push(workspace);
         Ok(all)
     }

@@ -126,7 +126,7 @@ impl Counter {
         for tensor in &plan.tensors {
             buffers.insert(tensor.tensor, self.buffer(tensor.padded_bytes() + 256, &[]));
         }
-        let workspace = self.buffer(plan.workspace_bytes.max(16), &[]);
+        let workspace = self.buffer(plan.halves_workspace_bytes.max(16), &[]);
         let mut encoder = self
             .gpu
             .device()

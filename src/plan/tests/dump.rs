@@ -230,7 +230,7 @@ impl Dump {
         writeln!(
             self.text,
             "  {} {} {} {:?}",
-            plan.algorithm, plan.workspace_bytes, plan.word_bits, plan.tensors
+            plan.algorithm, plan.halves_workspace_bytes, plan.word_bits, plan.tensors
         )
         .unwrap();
         for (phases, dispatch) in &plan.dispatches {

@@ -230,8 +230,8 @@ fn nothing_is_refused_that_fits() {
                 let allowed = allowed_workspace(&operation, src, types.data);
                 let fault = match operation.planned(&profile) {
                     Err(error) => error.to_string(),
-                    Ok(plan) if plan.workspace_bytes > allowed => {
-                        format!("{} bytes of {allowed}", plan.workspace_bytes)
+                    Ok(plan) if plan.halves_workspace_bytes > allowed => {
+                        format!("{} bytes of {allowed}", plan.halves_workspace_bytes)
                     }
                     Ok(_) => continue,
                 };
