@@ -26,11 +26,8 @@
 
 use crate::kernels::Variant;
 use crate::{Tensor, plan};
-use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// One dispatch of a plan. A dispatch sees what those before it wrote.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,65 +65,35 @@ pub struct Binding {
 /// Every binding is declared `read_write`, so that all of them may be parts of one buffer. The kernel is safe to
 /// compile without bounds checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga accepts it: if the
 /// profile has subgroups, f64 or 64-bit words, the text uses them without `enable`.
-#[derive(Clone)]
-pub struct Kernel(Arc<Shared>);
-
-struct Shared {
-    variant: Variant,
-    text: OnceLock<String>,
-}
-
-impl PartialEq for Kernel {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.variant == other.0.variant
-    }
-}
-
-impl Eq for Kernel {}
-
-impl Hash for Kernel {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.variant.hash(state);
-    }
-}
-
-impl PartialOrd for Kernel {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Kernel {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.variant.cmp(&other.0.variant)
-    }
-}
-
-impl fmt::Debug for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.variant.fmt(f)
-    }
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kernel {
+    entry_point: &'static str,
+    workgroup_size: u32,
+    text: Arc<str>,
 }
 
 impl Kernel {
-    fn new(variant: Variant) -> Self {
-        let text = OnceLock::new();
-        Self(Arc::new(Shared { variant, text }))
+    fn new(variant: &Variant) -> Self {
+        Self {
+            entry_point: variant.kernel.entry().name,
+            workgroup_size: variant.workgroup_size,
+            text: variant.wgsl().into(),
+        }
     }
 
     /// The name of the entry point.
     pub fn entry_point(&self) -> &'static str {
-        self.0.variant.kernel.entry().name
+        self.entry_point
     }
 
     /// Invocations of a workgroup, all of them along x.
     pub fn workgroup_size(&self) -> u32 {
-        self.0.variant.workgroup_size
+        self.workgroup_size
     }
 
     /// The text: WGSL without override constants.
     pub fn wgsl(&self) -> String {
-        self.0.text.get_or_init(|| self.0.variant.wgsl()).clone()
+        self.text.to_string()
     }
 }
 
@@ -155,9 +122,7 @@ pub(crate) fn export(
         }
     });
     let variant = variant.normalized();
-    let kernel = kernels
-        .entry(variant)
-        .or_insert_with_key(|variant| Kernel::new(variant.clone()));
+    let kernel = kernels.entry(variant).or_insert_with_key(Kernel::new);
     Dispatch {
         bindings: bindings.collect(),
         kernel: kernel.clone(),
