@@ -10,10 +10,9 @@ fn at_most_zero(value: real4) -> vec4<bool> {
     return (bits == vec4(0)) | (bits <= vec4(-8388608)); // the bits of −infinity
 }
 
-// Says where a product has neither overflowed nor underflowed. Tests bits, as below.
+// Says where a product has neither overflowed nor underflowed. Tests bits, as below: the exponent, less 1.
 fn is_normal(value: real4) -> vec4<bool> {
-    let exponent = bitcast<vec4<u32>>(value) & vec4(0x7f800000u);
-    return (exponent != vec4(0u)) & (exponent != vec4(0x7f800000u));
+    return (bitcast<vec4<u32>>(value) & vec4(0x7f800000u)) - vec4(0x00800000u) < vec4(0x7f000000u);
 }
 
 // Tests bits: compilers may assume that there is neither infinity nor NaN.

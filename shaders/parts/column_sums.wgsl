@@ -2,7 +2,7 @@
 
 #import body, paired_sums
 
-var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, shared_invocations>;
 
 // The number of invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {

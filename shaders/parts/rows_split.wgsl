@@ -2,10 +2,11 @@
 // rows on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of
 // columns.
 
-#import rows, records, given_params
+#import rows, records, params, given_params
 
 const same_columns: bool = true; // an invocation has the same ones in every row
 const paired_columns: bool = aligned || !of_samples;
+const shared_invocations: u32 = workgroup_size; // that add up their sums
 
 struct Tile {
     row: u32, // the invocation's first row

@@ -21,7 +21,7 @@
 // Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the second
 // reading is cached.
 
-#import tiles, body, scalars, vectors, columns, column_sums
+#import tiles, body, scalars, vectors, columns, column_sums, paired_sums
 #import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
 @compute @workgroup_size(workgroup_size)

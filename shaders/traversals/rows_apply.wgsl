@@ -11,7 +11,7 @@
 // or in the workspace), gate (optional) read; workspace read; dst, sum (with residual) written, at once or one after another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
-#import tiles, body, records, params, vectors, rows, rows_split
+#import given_params, tiles, body, records, params, vectors, rows, rows_split
 
 @compute @workgroup_size(workgroup_size)
 fn rows_apply(

@@ -62,7 +62,7 @@
 //! * `sums` has 2 · `channels` + 1 reals, or for a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
-//! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
+//! * Workgroup arrays have `workgroup_size` elements (or one, where nothing is summed) and are indexed by the invocation's index plus a stride that the
 //!   loop bounds keep below it, or by a channel of the tile (`tile_channels` is a multiple of 4 and at most
 //!   `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`, too).
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;

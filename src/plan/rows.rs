@@ -3,7 +3,6 @@
 use super::axes::{Grid, MixedAxes};
 use super::finish::Partials;
 use super::problem::Problem;
-use super::rows_split::elementwise;
 use super::tensors::Tensors;
 use super::windows::Window;
 use super::workspace::Region;
@@ -227,13 +226,8 @@ impl Planner<'_> {
             (true, true) => columns / 2,
             (true, false) => 4 * columns,
         };
-        // Where few buffers are bound, the workspace has copies of gamma and beta.
-        let bound = elementwise(tensors) + tensors.params().count();
-        let copies = if self.more_bindings_than_allowed(bound).is_some() {
-            2 * div_ceil(columns, 4)
-        } else {
-            0
-        };
+        let samples = (problem.axes.parameters() / columns.max(1)).max(1);
+        let copies = self.copied_params(tensors) / samples;
         let of_a_sample = of_a_split * div_ceil(rows, MAX_SEQUENTIAL) + copies;
         (self.few_records(&tensors.src) / of_a_sample.max(1)).max(1)
     }

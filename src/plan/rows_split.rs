@@ -174,8 +174,9 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let (room, for_rows) = if rows_of_a_sample.is_some() {
-            // The rest is for copies of gamma and beta.
-            let few = self.few_records(&tensors.src) / 8 * 7;
+            let few = self.few_records(&tensors.src);
+            let few = few.saturating_sub(self.copied_params(tensors)) / 8 * 7;
+            let few = few.max(1);
             (few, few / 4)
         } else {
             let rows = u64::from(by_row.channels);
@@ -301,6 +302,16 @@ impl Planner<'_> {
             // Sums of samples are not added up in rounds.
             if split.of_samples { u64::MAX } else { room },
         );
+    }
+
+    /// Records of the parameters' copies in the workspace, where an adapter binds too few buffers.
+    pub fn copied_params(&self, tensors: &Tensors) -> u64 {
+        let bound = elementwise(tensors) + tensors.params().count();
+        let copies = tensors.params().map(|param| div_ceil(param.elements, 4));
+        if self.more_bindings_than_allowed(bound).is_some() {
+            return copies.sum();
+        }
+        0
     }
 
     /// The locations of gamma and beta for the kernels over split rows, and the dispatches that copy them to the

@@ -3,7 +3,7 @@
 
 use crate::common::data::{FORMATS, Problem, Values, batch_norm_gradient, in_format};
 use crate::common::{Subject, subjects};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use wgpu_norm::export::{Dispatch, Kernel};
 use wgpu_norm::{
     Backward, DType, DataFormat, Error, Forward, Norm, Operation, Plan, Profile, Tensor,
@@ -170,14 +170,8 @@ fn a_plan_of_the_most_dispatches() {
             .iter()
             .all(|dispatch| dispatch.kernel.wgsl() == text)
     );
-    let again = plan.dispatches(room).unwrap();
-    assert_eq!(again[0].kernel, dispatches[9].kernel);
-    let kernels: HashSet<Kernel> = dispatches
-        .into_iter()
-        .chain(again)
-        .map(|one| one.kernel)
-        .collect();
-    assert_eq!(kernels.len(), 1);
+    let kernel = &plan.dispatches(room).unwrap()[0].kernel;
+    assert!(dispatches.iter().all(|one| one.kernel == *kernel));
 }
 
 /// A gradient of 3 × 4 elements without gamma.

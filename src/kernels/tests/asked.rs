@@ -63,7 +63,7 @@ pub fn asked() -> &'static [Variant] {
         let every_text = is_set("WGPU_NORM_TEST_EVERY");
         let mut seen = Seen::default();
         let mut asked = Vec::new();
-        operations_ask_for(72, 13312, |variant| {
+        operations_ask_for(73, 16384, |variant| {
             if seen.is_new(&variant, every_text) {
                 asked.push(variant);
             }

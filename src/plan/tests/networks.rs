@@ -117,10 +117,7 @@ fn layers() -> Vec<Layer> {
 }
 
 fn profiles() -> Vec<(&'static str, Profile)> {
-    let browser = Profile {
-        f64: true,
-        ..Profile::webgpu("browser")
-    };
+    let browser = Profile::webgpu("browser");
     let phone = Profile {
         max_storage_buffers: 4,
         alignment: 64,
@@ -136,6 +133,7 @@ fn profiles() -> Vec<(&'static str, Profile)> {
         max_storage_buffers: 64,
         max_workgroup_storage: 49152,
         subgroup_size: 32,
+        f64: true,
         ..browser.clone()
     };
     let software = Profile {
@@ -144,6 +142,7 @@ fn profiles() -> Vec<(&'static str, Profile)> {
         max_storage_buffers: 64,
         max_workgroup_storage: 32768,
         subgroup_size: 8,
+        f64: true,
         long_words: true,
         tuning: Tuning::SOFTWARE,
         ..browser.clone()
@@ -209,7 +208,7 @@ fn nothing_is_refused_that_fits() {
     for (norm, shape) in layers() {
         for (name, profile) in profiles() {
             for (types, pass, gate) in choices(&types, &passes, norm.has_gate()) {
-                if norm.is_over_rows() && pass == Pass::Inference {
+                if !profile.supports(types.data) || norm.is_over_rows() && pass == Pass::Inference {
                     continue;
                 }
                 let has_residual = gate && matches!(pass, Pass::Forward(_));
