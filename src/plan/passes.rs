@@ -53,6 +53,8 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
         lines,
         at_once: planner.samples_at_once(problem, &tensors).min(lines),
         own_parameters: problem.axes.have_own_parameters(),
+        for_windows: problem.axes.have_own_parameters()
+            || problem.axes.groups().layout.general.is_some(),
     };
     planner.in_slices(slices, &tensors, |slices| {
         let mut workspace = Workspace::new(problem.types.data.accumulator());

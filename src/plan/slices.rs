@@ -21,6 +21,8 @@ pub(crate) struct Slices {
     pub at_once: u64,
     /// Whether each row or sample has parameters of its own.
     pub own_parameters: bool,
+    /// Whether they also make windows shorter: those of the whole tensor cannot be short, or would not change sums.
+    pub for_windows: bool,
 }
 
 impl Slices {
@@ -80,10 +82,12 @@ impl Planner<'_> {
             if planned.is_ok() && some < lines {
                 planned = plan(slices);
             }
+            let is_cured = |limit| {
+                [MAX_BINDING, ROUNDS].contains(&limit)
+                    || (limit == MAX_WINDOW && slices.for_windows)
+            };
             match planned {
-                Err(Error::Limit { limit, .. })
-                    if at_once > unit && [MAX_BINDING, MAX_WINDOW, ROUNDS].contains(&limit) =>
-                {
+                Err(Error::Limit { limit, .. }) if at_once > unit && is_cured(limit) => {
                     at_once = at_once.div_ceil(2).next_multiple_of(unit);
                 }
                 planned => return planned,
