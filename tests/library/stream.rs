@@ -269,7 +269,7 @@ fn norms_over_any_axes() {
         Pass::Inference,
     ];
     for subject in subjects() {
-        for types in all_types() {
+        for types in all_types().into_iter().take(2) {
             for (norm, shape, algorithm, pieces) in &cases {
                 for pass in passes {
                     let operation = Operation::new(norm.clone(), pass, shape, types);
