@@ -24,6 +24,9 @@
 #import tiles, body, scalars, vectors, columns, column_sums, paired_sums
 #import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
+// Invocations that add up their sums: all, or for no sums one.
+const shared_invocations: u32 = 1u + (workgroup_size - 1u) * u32(reduced);
+
 @compute @workgroup_size(workgroup_size)
 fn columns_walk(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -40,8 +40,6 @@ constants! {
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
         add_thread_rows: bool,
-        /// Invocations that add up their sums: all, or for no sums one.
-        shared_invocations: u32,
     }
 }
 

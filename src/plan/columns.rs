@@ -319,7 +319,6 @@ impl Planner<'_> {
             of_samples: of.of_samples,
             summed: is_summed,
             add_thread_rows: reduced && division.at_once() > 1,
-            shared_invocations: if reduced { division.workgroup_size } else { 1 },
         };
         // Statistics are counted from the first of all on.
         let from_range = |region: Region, records: u64| region.first.wrapping_sub(word(records));
