@@ -4,8 +4,9 @@
 //
 // A dispatch does the columns from `first_column` to `end_column` of some batches from `first_batch` on. They are cut
 // into column tiles of `threads_per_row` · `column_vectors` vectors, `column_tiles` for each batch, whose numbers go
-// from `first_column_tile` to `end_column_tile`. A workgroup does some rows of `walked_tiles` column tiles, one after
-// another, or of those among them that the dispatch does; `beside` workgroups share the same rows.
+// from `first_column_tile` to `end_column_tile`. A workgroup does a tile of rows of `walked_tiles` column tiles, one
+// after another, or of those among them that the dispatch does. `walks_of_a_row` workgroups do one tile of rows of a
+// batch; the next ones do its next tile, of `row_tiles`, since memory is read fastest in its order.
 
 #import records, vectors, params, given_params
 #import columns_aligned if aligned, columns_misaligned if not aligned
@@ -15,7 +16,7 @@ const paired_columns: bool = aligned && paired_records;
 
 // The number of a workgroup's tile of rows.
 fn row_tile_of(index: u32) -> u32 {
-    return uniforms.first_row_tile + index / uniforms.beside;
+    return uniforms.first_row_tile + index / uniforms.walks_of_a_row % uniforms.row_tiles;
 }
 
 // The first row of a tile of rows, and the end of its rows.
@@ -24,9 +25,11 @@ fn rows_of(row_tile: u32) -> vec2<u32> {
     return vec2(start, min(start + uniforms.tile_rows, uniforms.rows));
 }
 
-// The first of a workgroup's column tiles, and the end of them.
+// The first of a workgroup's column tiles, and the end of them, which is no greater where it has none.
 fn column_tiles_of(index: u32) -> vec2<u32> {
-    let first = (uniforms.first_column_tile / uniforms.walked_tiles + index % uniforms.beside) * uniforms.walked_tiles;
+    let of_batches = index / (uniforms.walks_of_a_row * uniforms.row_tiles) * uniforms.walks_of_a_row;
+    let walk = uniforms.first_column_tile / uniforms.walked_tiles + of_batches + index % uniforms.walks_of_a_row;
+    let first = walk * uniforms.walked_tiles;
     return vec2(max(first, uniforms.first_column_tile), min(first + uniforms.walked_tiles, uniforms.end_column_tile));
 }
 
@@ -34,21 +37,25 @@ fn batch_of(column_tile: u32) -> u32 {
     return uniforms.first_batch + (column_tile - uniforms.first_column_tile) / uniforms.column_tiles;
 }
 
-// The first element of the p-th vector of columns that an invocation has, which may be past the end.
-fn own_column(column_tile: u32, local: u32, p: u32) -> u32 {
+// The first column that an invocation has, which may be past the end.
+fn first_column_of(column_tile: u32, local: u32) -> u32 {
     let tile = (column_tile - uniforms.first_column_tile) % uniforms.column_tiles;
-    let vector = (tile * column_vectors + p) * threads_per_row + local % threads_per_row;
+    let vector = tile * column_vectors * threads_per_row + local % threads_per_row;
     return uniforms.first_column + vector_elements * vector;
 }
 
-// The same column; past the end, the last that there is.
-fn column_of(column_tile: u32, local: u32, p: u32) -> u32 {
-    return min(own_column(column_tile, local, p), uniforms.end_column - least_columns);
+// The first column of the p-th vector from `first` on; `column_of` is the last one there is, where that is past the end.
+fn own_column(first: u32, p: u32) -> u32 {
+    return first + p * threads_per_row * vector_elements;
+}
+
+fn column_of(first: u32, p: u32) -> u32 {
+    return min(own_column(first, p), uniforms.end_column - least_columns);
 }
 
 // Which of four columns, from the k-th of the p-th vector on, the dispatch does.
-fn inside_tile(column_tile: u32, local: u32, p: u32, k: u32) -> vec4<bool> {
-    let column = own_column(column_tile, local, p) + 4u * k;
+fn inside_tile(first: u32, p: u32, k: u32) -> vec4<bool> {
+    let column = own_column(first, p) + 4u * k;
     if aligned { return vec4(column < uniforms.end_column); }
     return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.end_column);
 }

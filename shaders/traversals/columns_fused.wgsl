@@ -20,7 +20,8 @@ fn columns_fused(
     if index >= uniforms.end_tile { return; }
     let tile = column_tiles_of(index).x;
     let batch = batch_of(tile);
-    let column = column_of(tile, local, 0u);
+    let own_first = first_column_of(tile, local);
+    let column = column_of(own_first, 0u);
     let thread_row = local / threads_per_row;
 
     var coefficients = begin_row(Coefficients(), load_in_row(start_of_row(batch, 0u), column)[0]);
@@ -44,7 +45,7 @@ fn columns_fused(
         coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
     }
 
-    if own_column(tile, local, 0u) >= uniforms.end_column { return; }
+    if own_column(own_first, 0u) >= uniforms.end_column { return; }
     if thread_row == 0u { store_statistics_at(batch, column, coefficients); }
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);

@@ -44,9 +44,10 @@ fn columns_walk(
     var blocks: array<array<Block, vector_vec4s>, column_vectors>;
     for (var tile = tiles.x; tile < tiles.y; tile++) {
         let batch = batch_of(tile);
+        let own_first = first_column_of(tile, local);
         for (var p = 0u; p < column_vectors; p++) {
             for (var k = 0u; k < vector_vec4s; k++) {
-                let column = column_of(tile, local, p) + 4u * k;
+                let column = column_of(own_first, p) + 4u * k;
                 if recorded {
                     coefficients[p][k] = coefficients_of(records_of_columns(uniforms.stats, batch, column));
                 } else {
@@ -71,24 +72,26 @@ fn columns_walk(
                 for (var p = 0u; p < column_vectors; p++) {
                     var first = VectorInputs();
                     if in_blocks {
-                        first = load_in_row(start_of_row(batch, min(start + thread_row, rows.y - 1u)), column_of(tile, local, p));
+                        first = load_in_row(start_of_row(batch, min(start + thread_row, rows.y - 1u)), column_of(own_first, p));
                     }
                     for (var k = 0u; k < vector_vec4s; k++) {
                         blocks[p][k] = begin(first[k]);
                     }
                 }
-                for (var base = start; base < end; base += thread_rows) {
-                    // Past the last row, the last one stands in and counts 0: all invocations take part in the sums of rows.
-                    let own = base + thread_row;
+                for (var base = start + select(thread_row, 0u, summed); base < end; base += thread_rows) {
+                    // All invocations take part in the sums of rows: past the last row, it stands in and counts 0.
+                    let own = base + select(0u, thread_row, summed);
                     let row = min(own, rows.y - 1u);
                     let param = param_of(batch, row);
                     let params = params_of_row(param);
                     let row_start = start_of_row(batch, row);
                     var total = Accumulator();
                     for (var p = 0u; p < column_vectors; p++) {
-                        var inputs = load_in_row(row_start, column_of(tile, local, p));
+                        var inputs = load_in_row(row_start, column_of(own_first, p));
                         for (var k = 0u; k < vector_vec4s; k++) {
-                            let inside = inside_tile(tile, local, p, k) & vec4(own < rows.y);
+                            // Without sums of rows, the column of another invocation may count: nobody writes it.
+                            var inside = vec4(true);
+                            if summed { inside = inside_tile(own_first, p, k) & vec4(own < rows.y); }
                             let own_coefficients = with_params(coefficients[p][k], params);
                             let element = element_of(inputs[k], own_coefficients);
                             blocks[p][k] = accumulate_weighed(blocks[p][k], element, own_coefficients, inside);
@@ -114,7 +117,7 @@ fn columns_walk(
 
             for (var p = 0u; p < column_vectors; p++) {
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let column = own_column(tile, local, p) + 4u * k;
+                    let column = own_column(own_first, p) + 4u * k;
                     let is_own = column < uniforms.end_column && thread_row == 0u;
                     let total = sums_of_columns(local, sums[p][k]);
                     if !applied {
@@ -131,14 +134,14 @@ fn columns_walk(
                 let params = params_of_row(param_of(batch, row));
                 let row_start = start_of_row(batch, row);
                 for (var p = 0u; p < column_vectors; p++) {
-                    let column = column_of(tile, local, p);
+                    let column = column_of(own_first, p);
                     var inputs = load_in_row(row_start, column);
                     var outputs = VectorOutputs();
                     for (var k = 0u; k < vector_vec4s; k++) {
                         let own = with_params(coefficients[p][k], params);
                         outputs[k] = result(element_of(inputs[k], own), own);
                     }
-                    if own_column(tile, local, p) < uniforms.end_column { store_in_row(row_start, column, outputs); }
+                    if own_column(own_first, p) < uniforms.end_column { store_in_row(row_start, column, outputs); }
                 }
             }
         }

@@ -160,12 +160,13 @@ uniforms! {
         /// The numbers of the dispatch's column tiles, of all its batches.
         first_column_tile: u32,
         end_column_tile: u32,
-        /// Column tiles that a workgroup does, and workgroups that do the same rows.
+        /// Column tiles that a workgroup walks, and workgroups that do one tile of rows of a batch.
         walked_tiles: u32,
-        beside: u32,
-        /// Rows of a tile of rows, and the first such tile.
+        walks_of_a_row: u32,
+        /// Rows of a tile of rows, the first such tile, and their number.
         tile_rows: u32,
         first_row_tile: u32,
+        row_tiles: u32,
         range: TileRange,
         /// The last vector of the window.
         last_vector: u32,

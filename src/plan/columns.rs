@@ -403,8 +403,11 @@ impl Planner<'_> {
                 let window = &Window { owned, ..window };
                 let first = piece.first_tile + (batches.start - all.start) * piece.tiles;
                 let end = first + (batches.end - batches.start) * piece.tiles;
-                let beside = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
-                let count = beside * (row_tiles.end - row_tiles.start);
+                let walks = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
+                let walks_of_a_row =
+                    div_ceil(piece.tiles, tiles.walked_tiles).clamp(1, walks.max(1));
+                let rows_of_walks = div_ceil(walks, walks_of_a_row) * walks_of_a_row;
+                let count = rows_of_walks * (row_tiles.end - row_tiles.start);
                 let workgroups = self.workgroups(count)?;
                 let vector = 4 * u64::from(self.vector_vec4s(width));
                 let uniforms = BatchTiles {
@@ -419,9 +422,10 @@ impl Planner<'_> {
                     first_column_tile: word(first),
                     end_column_tile: word(end),
                     walked_tiles: word(tiles.walked_tiles),
-                    beside: word(beside),
+                    walks_of_a_row: word(walks_of_a_row),
                     tile_rows: word(tile_rows),
                     first_row_tile: word(row_tiles.start),
+                    row_tiles: word(row_tiles.end - row_tiles.start),
                     range: window.tile_range(src, 0..count, workgroups),
                     last_vector: window.last_vector(vector),
                     stats: tiles.stats,
