@@ -78,9 +78,9 @@ fn columns_walk(
                         blocks[p][k] = begin(first[k]);
                     }
                 }
-                for (var base = start + select(thread_row, 0u, summed); base < end; base += thread_rows) {
+                for (var base = start; base < end; base += thread_rows) {
                     // All invocations take part in the sums of rows: past the last row, it stands in and counts 0.
-                    let own = base + select(0u, thread_row, summed);
+                    let own = base + thread_row;
                     let row = min(own, rows.y - 1u);
                     let param = param_of(batch, row);
                     let params = params_of_row(param);
@@ -89,9 +89,7 @@ fn columns_walk(
                     for (var p = 0u; p < column_vectors; p++) {
                         var inputs = load_in_row(row_start, column_of(own_first, p));
                         for (var k = 0u; k < vector_vec4s; k++) {
-                            // Without sums of rows, the column of another invocation may count: nobody writes it.
-                            var inside = vec4(true);
-                            if summed { inside = inside_tile(own_first, p, k) & vec4(own < rows.y); }
+                            let inside = inside_tile(own_first, p, k) & vec4(own < rows.y);
                             let own_coefficients = with_params(coefficients[p][k], params);
                             let element = element_of(inputs[k], own_coefficients);
                             blocks[p][k] = accumulate_weighed(blocks[p][k], element, own_coefficients, inside);
