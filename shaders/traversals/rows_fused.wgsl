@@ -105,6 +105,8 @@ fn rows_fused(
     }
 
     if !summed { return; }
+    // Another row's sums may still be read where those of columns go.
+    if subgroups && threads_per_row > threads_per_subgroup { workgroupBarrier(); }
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let column = columns_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment).x;

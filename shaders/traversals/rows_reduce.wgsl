@@ -14,6 +14,8 @@
 #import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums
 #import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
+const threads_per_subgroup: u32 = threads_per_partial; // that add up a row's numbers by shuffles
+
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,
