@@ -4,25 +4,22 @@
 // It relies on invocations being packed into subgroups by their index. All compilers do so where a workgroup has one
 // dimension and consists of whole subgroups of one size.
 
-#import body, column_sums
+#import body, records, column_sums
 
-// Two rows' sums lie in two halves of the memory, in turns. So one barrier is enough: nobody overwrites a half before
-// everybody is past the next row's barrier.
-var<private> exchanged_before: u32;
-
-fn row_sum(local: u32, count: u32, own: Accumulator) -> Total {
+// Where the next sums go to the other half of the memory, 0 or 1, one barrier is enough: nobody overwrites a half before
+// everybody is past the next sums' barrier.
+fn row_sum(local: u32, count: u32, half: u32, own: Accumulator) -> Total {
     var sum = horizontal_sum(own);
     for (var stride = threads_per_subgroup / 2u; stride > 0u; stride /= 2u) {
         sum = merge_totals(sum, subgroupShuffleXor(sum, stride));
     }
     if count <= threads_per_subgroup { return sum; }
-    let half = exchanged_before * (workgroup_size / 2u);
-    exchanged_before = 1u - exchanged_before;
+    let start = half * (workgroup_size / 2u);
     if local % threads_per_subgroup == 0u {
-        shared_sums[half + local / threads_per_subgroup] = accumulator_of(splat(words_of_total(sum)));
+        shared_sums[start + local / threads_per_subgroup] = accumulator_of(splat(words_of_total(sum)));
     }
     workgroupBarrier();
-    let first = half + local / count * (count / threads_per_subgroup);
+    let first = start + local / count * (count / threads_per_subgroup);
     sum = total_of(shared_sums[first], 0u);
     for (var i = 1u; i < count / threads_per_subgroup; i++) {
         sum = merge_totals(sum, total_of(shared_sums[first + i], 0u));

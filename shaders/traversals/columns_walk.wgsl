@@ -101,7 +101,7 @@ fn columns_walk(
                         }
                     }
                     if summed {
-                        let joint = words_of_total(row_sum(local, threads_per_partial, total));
+                        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
                         if local % threads_per_partial == 0u && own < rows.y {
                             let to = uniforms.row_partials + param * uniforms.partials_per_row + partial;
                             var before = real4();

@@ -72,7 +72,7 @@ fn rows_reduce(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        let joint = words_of_total(row_sum(local, threads_per_partial, total));
+        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
         let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < end_row);
         if local % threads_per_partial == 0u && counts {
             if one_partial {
