@@ -9,7 +9,8 @@ fn decode_bf16(words: vec2<u32>) -> vec4<f32> {
 
 fn encode_bf16(value: vec4<f32>) -> vec2<u32> {
     let bits = bitcast<vec4<u32>>(value);
-    let rounded = bits + ((bits >> vec4(16u)) & vec4(1u)) + vec4(0x7fffu);
-    let word = select(rounded, bits | vec4(0x400000u), (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u));
-    return (word.xz >> vec2(16u)) | (word.yw & vec2(0xffff0000u));
+    let upper = bits >> vec4(16u);
+    let rounded = (bits + vec4(0x7fffu) + (upper & vec4(1u))) >> vec4(16u);
+    let half = select(rounded, upper | vec4(0x40u), (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u));
+    return half.xz | (half.yw << vec2(16u));
 }
