@@ -9,8 +9,7 @@
 //   activation.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
-// * in_blocks, block_vectors, block_rows: whether elements are added in blocks, and how many vectors or rows a block
-//   has.
+// * in_blocks, block_rows: whether elements are added in blocks, and how many rows a block has.
 // * paired_records: the sums of two channels fit a record.
 //
 // Every body defines:

@@ -1,9 +1,9 @@
 // Sums over `count` neighbouring invocations of a row, a power of two, through the workgroup memory of the sums of
-// columns.
+// columns, in a tree: `half` does not matter.
 
 #import body, column_sums
 
-fn row_sum(local: u32, count: u32, own: Accumulator) -> Total {
+fn row_sum(local: u32, count: u32, half: u32, own: Accumulator) -> Total {
     if count == 1u { return horizontal_sum(own); }
     shared_sums[local] = own;
     workgroupBarrier();

@@ -27,6 +27,8 @@
 // Invocations that add up their sums: all, or for no sums one.
 const shared_invocations: u32 = 1u + (workgroup_size - 1u) * u32(reduced);
 
+const threads_per_subgroup: u32 = threads_per_partial; // that add up a row's numbers by shuffles
+
 @compute @workgroup_size(workgroup_size)
 fn columns_walk(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -97,7 +99,7 @@ fn columns_walk(
                         }
                     }
                     if summed {
-                        let joint = words_of_total(row_sum(local, threads_per_partial, total));
+                        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
                         if local % threads_per_partial == 0u && own < rows.y {
                             let to = uniforms.row_partials + param * uniforms.partials_per_row + partial;
                             var before = real4();

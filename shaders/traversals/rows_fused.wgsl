@@ -43,6 +43,7 @@ fn rows_fused(
         }
     }
 
+    var half = 0u; // of the memory of rows' sums
     var elements: array<array<Element, vector_vec4s>, column_vectors>;
     for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
         // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
@@ -75,7 +76,9 @@ fn rows_fused(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        coefficients = with_sums(coefficients, accumulator_of(splat(words_of_total(row_sum(local, threads_per_row, total)))), scalars());
+        var joint = words_of_total(row_sum(local, threads_per_row, half, total));
+        half = 1u - half;
+        coefficients = with_sums(coefficients, accumulator_of(splat(joint)), scalars());
         for (var reduction = 1u; reduction < row_reductions; reduction++) {
             coefficients = next_reduction(coefficients);
             total = Accumulator();
@@ -86,7 +89,9 @@ fn rows_fused(
                     total = merge(total, weigh(terms(elements[p][k], own_coefficients, inside), own_coefficients));
                 }
             }
-            coefficients = with_sums(coefficients, accumulator_of(splat(words_of_total(row_sum(local, threads_per_row, total)))), scalars());
+            joint = words_of_total(row_sum(local, threads_per_row, half, total));
+            half = 1u - half;
+            coefficients = with_sums(coefficients, accumulator_of(splat(joint)), scalars());
         }
         if kept && thread == 0u && own < end_row {
             store_workspace(uniforms.stats + row, record_of_row(coefficients, real(uniforms.columns)));
@@ -105,6 +110,8 @@ fn rows_fused(
     }
 
     if !summed { return; }
+    // Another row's sums may still be read where those of columns go.
+    if subgroups && threads_per_row > threads_per_subgroup { workgroupBarrier(); }
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let column = columns_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment).x;

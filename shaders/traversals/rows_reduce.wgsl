@@ -14,6 +14,8 @@
 #import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums
 #import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
+const threads_per_subgroup: u32 = threads_per_partial; // that add up a row's numbers by shuffles
+
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -70,7 +72,7 @@ fn rows_reduce(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        let joint = words_of_total(row_sum(local, threads_per_partial, total));
+        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
         let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < end_row);
         if local % threads_per_partial == 0u && counts {
             if one_partial {

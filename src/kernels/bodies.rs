@@ -52,7 +52,7 @@ pub(super) struct Entry {
     pairs: bool,
     /// How often a row in registers is reduced.
     row_reductions: u32,
-    /// Vectors of a plane, and rows of columns, in a block. If that is more than one vector, each block has a shift.
+    /// The most vectors of a plane, and rows of columns, in a block. If that is more than one vector, each block has a shift.
     block_vectors: u32,
     block_rows: u32,
     /// The most reals of workgroup memory that a kernel has for each invocation.
@@ -272,8 +272,15 @@ impl Body {
         self.entry().block_rows.into()
     }
 
+    /// Vectors in a block, where an invocation has `vectors` of a plane: as many in each block, and none too many.
+    pub fn block_vectors(self, vectors: u64) -> u32 {
+        let most = u64::from(self.entry().block_vectors);
+        let blocks = vectors.div_ceil(most).max(1);
+        u32::try_from(vectors.div_ceil(blocks).max(1)).unwrap_or(1)
+    }
+
     /// The constants that its text reads.
-    pub(super) fn constants(self) -> [(&'static str, Constant); 8] {
+    pub(super) fn constants(self) -> [(&'static str, Constant); 7] {
         let entry = self.entry();
         [
             (
@@ -288,7 +295,6 @@ impl Body {
             ("paired_records", Constant::Flag(entry.pairs)),
             ("row_reductions", Constant::Size(entry.row_reductions)),
             ("in_blocks", Constant::Flag(entry.block_vectors > 1)),
-            ("block_vectors", Constant::Size(entry.block_vectors)),
             ("block_rows", Constant::Size(entry.block_rows)),
         ]
     }

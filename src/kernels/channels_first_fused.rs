@@ -8,6 +8,8 @@ use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, tree};
 constants! {
     struct ChannelsFirstFused {
         vector_vec4s: u32,
+        /// Vectors of a plane that an invocation adds up in a block.
+        block_vectors: u32,
         vector_aligned: bool,
         vec4_aligned: bool,
         narrow: bool,

@@ -8,6 +8,8 @@ use super::{Body, Describe, Entry, Kernel, in_blocks, tree};
 constants! {
     struct ChannelsFirstReduce {
         vector_vec4s: u32,
+        /// Vectors of a plane that an invocation adds up in a block.
+        block_vectors: u32,
         general: bool,
         vector_aligned: bool,
         vec4_aligned: bool,

@@ -62,9 +62,10 @@
 //! * `sums` has 2 · `channels` + 1 reals, or for a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
-//! * Workgroup arrays have `workgroup_size` elements (or one, where nothing is summed) and are indexed by the invocation's index plus a stride that the
-//!   loop bounds keep below it, or by a channel of the tile (`tile_channels` is a multiple of 4 and at most
-//!   `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`, too).
+//! * Workgroup arrays have `workgroup_size` elements (or one, where nothing is summed) and are indexed by the
+//!   invocation's index plus a stride that the loop bounds keep below it; or by its subgroup's number, of which there are
+//!   at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is a multiple
+//!   of 4 and at most `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`, too).
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
 //!   `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
 //!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.

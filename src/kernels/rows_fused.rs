@@ -12,8 +12,10 @@ constants! {
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// The invocations that share a row belong to one subgroup.
+        /// Those that share a row and belong to one subgroup add up their sums by shuffles.
         subgroups: bool,
+        /// How many those are.
+        threads_per_subgroup: u32,
         /// Every row begins at a vec4.
         aligned: bool,
         /// Two rows may share a word, each with one half.
@@ -46,6 +48,17 @@ uniforms! {
     }
 }
 
+impl RowsFused {
+    /// Iterations of a sum over a row's invocations.
+    fn row_sum(&self) -> u64 {
+        if !self.subgroups {
+            return tree(self.threads_per_row);
+        }
+        let subgroups = self.threads_per_row / self.threads_per_subgroup.max(1);
+        tree(self.threads_per_subgroup) + u64::from(subgroups)
+    }
+}
+
 impl Describe for RowsFused {
     const KERNEL: Kernel = Kernel::RowsFused;
     type Uniforms = RowsFusedUniforms;
@@ -59,13 +72,13 @@ impl Describe for RowsFused {
             + rows
                 * (row_reductions
                     + (1 + row_reductions) * of_vectors
-                    + row_reductions * tree(self.threads_per_row))
+                    + row_reductions * self.row_sum())
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
     fn in_a_subgroup(&self) -> u32 {
         if self.subgroups {
-            self.threads_per_row
+            self.threads_per_subgroup
         } else {
             0
         }

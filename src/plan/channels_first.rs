@@ -232,8 +232,12 @@ impl Planner<'_> {
             planes => (unit * planes).min(u64::from(grid.outer)) * channels * inner,
         };
         let alignment = PlaneAlignment::of(grid, vector_vec4s);
+        let of_a_plane = alignment.vectors_of(tiles.chunk, vector_vec4s);
         let kernel = ChannelsFirstReduce {
             vector_vec4s,
+            block_vectors: self
+                .body
+                .block_vectors(div_ceil(of_a_plane, threads_per_plane.into())),
             general: layout.general.is_some(),
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,

@@ -245,8 +245,11 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let alignment = PlaneAlignment::of(grid, block.vector_vec4s);
+        let of_a_plane = alignment.vectors_of(grid.inner.into(), block.vector_vec4s);
+        let vectors = div_ceil(of_a_plane, block.threads_per_plane.into());
         let kernel = ChannelsFirstFused {
             vector_vec4s: block.vector_vec4s,
+            block_vectors: self.body.block_vectors(vectors),
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,

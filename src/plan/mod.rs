@@ -526,4 +526,11 @@ impl PlaneAlignment {
             whole: grid.elements().is_multiple_of(u64::from(vector)),
         }
     }
+
+    /// The most vectors in which some neighbouring elements of a plane lie.
+    pub fn vectors_of(&self, elements: u64, vector_vec4s: u32) -> u64 {
+        let vector = 4 * u64::from(vector_vec4s);
+        let before = if self.vector_aligned { 0 } else { vector - 1 };
+        div_ceil(before + elements, vector)
+    }
 }

@@ -119,9 +119,15 @@ impl Planner<'_> {
         rows
     }
 
-    /// Whether several invocations share a row and belong to one subgroup.
-    fn in_a_subgroup(&self, rows: &Rows) -> bool {
-        (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
+    /// Invocations of a subgroup that share a row.
+    fn threads_per_subgroup(&self, rows: &Rows) -> u64 {
+        self.subgroup(rows.workgroup_size).min(rows.threads_per_row)
+    }
+
+    /// Whether several such exist, and so few subgroups that an invocation adds up their sums.
+    fn has_subgroups(&self, rows: &Rows) -> bool {
+        let threads = self.threads_per_subgroup(rows);
+        threads > 1 && rows.threads_per_row / threads <= self.subgroup(rows.workgroup_size)
     }
 
     /// All of the pass except the last sums of columns, which are left as partial sums. The rows' records go to `kept`.
@@ -142,7 +148,8 @@ impl Planner<'_> {
             threads_per_row: word(rows.threads_per_row),
             column_vectors: word(rows.column_vectors),
             vector_vec4s: word(rows.vector_vec4s),
-            subgroups: self.in_a_subgroup(rows),
+            subgroups: self.has_subgroups(rows),
+            threads_per_subgroup: word(self.threads_per_subgroup(rows)),
             aligned: rows.aligned(),
             shares_words: !(rows.columns * self.data.size()).is_multiple_of(4),
             complete: rows.complete(),
