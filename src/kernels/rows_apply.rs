@@ -63,6 +63,6 @@ pub(super) const ENTRY: Entry = Entry {
     file: file!("traversals/rows_apply"),
     constants: RowsApply::SAMPLES,
     uniforms: RowsApplyUniforms::KIND,
-    gamma_length: "columns",
+    gamma_length: "parameters",
     ..Entry::OVER_CHANNELS
 };

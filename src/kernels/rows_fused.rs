@@ -95,5 +95,5 @@ pub(super) const ENTRY: Entry = Entry {
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",
-    gamma_length: "columns",
+    gamma_length: "parameters",
 };

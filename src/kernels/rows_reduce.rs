@@ -87,6 +87,6 @@ pub(super) const ENTRY: Entry = Entry {
     file: file!("traversals/rows_reduce"),
     constants: RowsReduce::SAMPLES,
     uniforms: RowsReduceUniforms::KIND,
-    gamma_length: "columns",
+    gamma_length: "parameters",
     ..Entry::OVER_CHANNELS
 };

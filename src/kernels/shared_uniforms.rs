@@ -197,6 +197,8 @@ uniforms! {
         row_step: u32,
         /// Workgroups that share `tile_rows` rows.
         misalignments: u32,
+        /// The length of gamma and beta.
+        parameters: u32,
         /// Rows that share parameters, and their tiles.
         param_rows: u32,
         param_tiles: u32,

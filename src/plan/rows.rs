@@ -170,6 +170,7 @@ impl Walk {
             tile_rows: word(self.tile_rows),
             row_step: word(self.step),
             misalignments: word(self.misalignments),
+            parameters: word(rows.columns * (rows.rows / self.param_rows.max(1)).max(1)),
             param_rows: word(self.param_rows),
             param_tiles: word(self.splits_of_a_sample()),
             range,

@@ -75,6 +75,8 @@ axes_norm_{backward,forward}/{3x7x192/along_0-2/over_2,2x5x300/along_0-2/over_2,
 axes_norm_{backward,forward,inference}/{3x7x191/along_0-2/over_2,2x5x301/along_0-2/over_2,5x9x66/along_0-2/over_2,300x1x7/along_0-2/over_2,4x37x2/along_0-2/over_2,41x63/along_0-1/over_1}/{f32,bf16,f16-f32,f32/uncentered,f64/relu}/{gpu,software,tiny}
 axes_norm_{backward,forward}/{3x7x191/along_0-2/over_2,2x50x33/along_0-2/over_2,9x4x3/along_0-2/over_2,300x1x7/along_0-2/over_2}/{f32,bf16,f16/gate,f32/uncentered/relu}/{rows_in_registers/gpu,rows_in_registers/software,rows_read_twice/gpu,rows_read_twice/tiny,rows_read_twice/max_storage_buffers=4}
 axes_norm_backward/{3x7x191/along_0-2/over_2,2x50x33/along_0-2/over_2}/{f16,bf16-f32}/{rows_in_registers,rows_read_twice}/in_place
+axes_norm_{backward,forward,inference}/{3x7x191/along_0-2/over_2,3x4x10/along_0-2/over_2,2x5x1x3/along_0-3/over_3}/{f32,f16,bf16-f32,f32/gate}/exact
+axes_norm_{backward,forward}/{3x7x191/along_0-2/over_2,3x4x10/along_0-2/over_2}/{f32,f16}/rows_read_twice/{exact,exact/max_storage_buffers=4}
 axes_norm_{backward,forward}/300x2x1023/along_0-2/over_2/f16/max_binding=4194304
 axes_norm_{backward,forward}/2x9x1152/along_0-2/over_2/{f16,f32/uncentered/relu}/rows_read_twice/max_storage_buffers=4
 axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1,129x40/over_0/along_0}/{f32,bf16-f32/uncentered,f64}/columns_read_twice/{gpu,software,tiny}
