@@ -6,7 +6,7 @@
 // into column tiles of `threads_per_row` · `column_vectors` vectors, `column_tiles` for each batch, whose numbers go
 // from `first_column_tile` to `end_column_tile`. A workgroup does a tile of rows of `walked_tiles` column tiles, one
 // after another, or of those among them that the dispatch does. `walks_of_a_row` workgroups do one tile of rows of a
-// batch; the next ones do its next tile, of `row_tiles`, since memory is read fastest in its order.
+// batch, and the next ones the batch's next tile, of which there are `row_tiles`. So they read memory in its order.
 
 #import records, vectors, params, given_params
 #import columns_aligned if aligned, columns_misaligned if not aligned
@@ -25,7 +25,7 @@ fn rows_of(row_tile: u32) -> vec2<u32> {
     return vec2(start, min(start + uniforms.tile_rows, uniforms.rows));
 }
 
-// The first of a workgroup's column tiles, and the end of them, which is no greater where it has none.
+// The first of a workgroup's column tiles, and their end, which is not above the first where there are none.
 fn column_tiles_of(index: u32) -> vec2<u32> {
     let of_batches = index / (uniforms.walks_of_a_row * uniforms.row_tiles) * uniforms.walks_of_a_row;
     let walk = uniforms.first_column_tile / uniforms.walked_tiles + of_batches + index % uniforms.walks_of_a_row;
@@ -44,11 +44,12 @@ fn first_column_of(column_tile: u32, local: u32) -> u32 {
     return uniforms.first_column + vector_elements * vector;
 }
 
-// The first column of the p-th vector from `first` on; `column_of` is the last one there is, where that is past the end.
+// The first column of the p-th vector from an invocation's first on, which may be past the end.
 fn own_column(first: u32, p: u32) -> u32 {
     return first + p * threads_per_row * vector_elements;
 }
 
+// The same column; past the end, the last that there is.
 fn column_of(first: u32, p: u32) -> u32 {
     return min(own_column(first, p), uniforms.end_column - least_columns);
 }

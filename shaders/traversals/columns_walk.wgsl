@@ -74,14 +74,15 @@ fn columns_walk(
                 for (var p = 0u; p < column_vectors; p++) {
                     var first = VectorInputs();
                     if in_blocks {
-                        first = load_in_row(start_of_row(batch, min(start + thread_row, rows.y - 1u)), column_of(own_first, p));
+                        let row_start = start_of_row(batch, min(start + thread_row, rows.y - 1u));
+                        first = load_in_row(row_start, column_of(own_first, p));
                     }
                     for (var k = 0u; k < vector_vec4s; k++) {
                         blocks[p][k] = begin(first[k]);
                     }
                 }
                 for (var base = start; base < end; base += thread_rows) {
-                    // All invocations take part in the sums of rows: past the last row, it stands in and counts 0.
+                    // All invocations take part in the sums of rows. Past the last row, that one stands in and counts 0.
                     let own = base + thread_row;
                     let row = min(own, rows.y - 1u);
                     let param = param_of(batch, row);

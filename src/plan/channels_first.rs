@@ -168,9 +168,8 @@ impl Planner<'_> {
         workgroup_size: u32,
         vector_vec4s: u32,
     ) -> (u32, u64) {
-        let vector = 4 * u64::from(vector_vec4s);
-        let aligned = u64::from(grid.inner).is_multiple_of(vector);
-        let vectors = div_ceil(tiles.chunk, vector) + u64::from(!aligned);
+        let alignment = PlaneAlignment::of(grid, vector_vec4s);
+        let vectors = alignment.vectors_of(tiles.chunk, vector_vec4s);
         let adds = |threads_per_plane: u32| {
             let planes = div_ceil(tiles.planes, u64::from(workgroup_size / threads_per_plane));
             planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)

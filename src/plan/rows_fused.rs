@@ -124,7 +124,8 @@ impl Planner<'_> {
         self.subgroup(rows.workgroup_size).min(rows.threads_per_row)
     }
 
-    /// Whether several such exist, and so few subgroups that an invocation adds up their sums.
+    /// Whether a row's sums are taken by shuffles: several invocations of a subgroup share it, and each of them can add up
+    /// the sums of its subgroups.
     fn has_subgroups(&self, rows: &Rows) -> bool {
         let threads = self.threads_per_subgroup(rows);
         threads > 1 && rows.threads_per_row / threads <= self.subgroup(rows.workgroup_size)

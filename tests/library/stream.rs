@@ -2,7 +2,7 @@
 
 use crate::common::buffers::{Buffers, Room, submit};
 use crate::common::data::Problem;
-use crate::common::{Subject, subjects, takes_all};
+use crate::common::{Subject, subjects, takes_all, takes_every_one};
 use pollster::block_on;
 use std::collections::HashMap;
 use wgpu_norm::stream::{Storage, Stream};
@@ -268,8 +268,9 @@ fn norms_over_any_axes() {
         Forward::default().into(),
         Pass::Inference,
     ];
+    let types_tested = if takes_every_one() { 4 } else { 2 };
     for subject in subjects() {
-        for types in all_types().into_iter().take(2) {
+        for types in all_types().into_iter().take(types_tested) {
             for (norm, shape, algorithm, pieces) in &cases {
                 for pass in passes {
                     let operation = Operation::new(norm.clone(), pass, shape, types);
