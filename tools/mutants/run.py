@@ -78,6 +78,8 @@ ENDS = "a tensor whose buffer ends within a vec4 is never stored by whole vec4s"
 OUTSIDE = "accesses memory outside of the binding: software drivers drop that, or nobody sees it"
 MASKED = "the value read there, in or out of bounds, is masked out"
 UNUSED = "the function does not use it"
+UNGATED = "a layer with a gate is scaled, so nobody reads the gate there"
+SECOND = "after the second sums δ is the rounding error of the shift"
 JOINED = "no case has a product beyond the type: gate_times_gamma_beyond_the_type in tests/library/axes_norm.rs has"
 ZEROS = "variables are zero-initialized"
 LATER = "the additional writes are overwritten before they are read"
@@ -130,7 +132,16 @@ UNSEEN = [
     ("traversals/channels_last_fused.wgsl", "channels_last_fused", "min(own, width - 1u)", "width + 1u", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "min(own, end_row - 1u)", "", MASKED),
     ("parts/rows_aligned.wgsl", "params_of", "min(vec4_index, uniforms.row_vec4s - 1u)", "", MASKED),
-    ("parts/rows_misaligned.wgsl", "params_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
+    ("parts/rows_misaligned.wgsl", "params_of", "let last", "/ 3u", MASKED),
+    ("parts/rows_misaligned.wgsl", "params_of", "let last", "* 4u", MASKED),
+    ("parts/rows_split.wgsl", "params_vec4", "let last", "+ 1u) / 4u", MASKED),
+    ("parts/rows_aligned.wgsl", "params_of", "if !(scaled || offset)", "real4(2.0));", UNGATED),
+    ("parts/columns.wgsl", "params_of_row", "if !(scaled || offset)", "real4(2.0));", UNGATED),
+    ("traversals/columns_walk.wgsl", "columns_walk", "for (var k = 0u", "k <= vector_vec4s", OUTSIDE),
+    ("operators/rows_forward.wgsl", "store_row", "coefficients.shift[i] + ", "- coefficients.delta[i]", SECOND),
+    ("operators/rows_forward.wgsl", "store_row", "coefficients.shift[i] + ", "delta[0]", SECOND),
+    ("parts/params.wgsl", "params_side_by_side", "real4(a.", ".y", "all four of a channel's are alike"),
+    ("operators/rows_forward.wgsl", "total_of", "[i]", "[0]", "i is 0 there"),
     ("parts/rows_split.wgsl", "params_vec4", "let inside", "", MASKED),
     ("parts/channels_last.wgsl", "vector_of", "return min(vector", "", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "[p][k] = Accumulator();", "", ZEROS),

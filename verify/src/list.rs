@@ -83,7 +83,7 @@ axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1,1
 axes_norm_{backward,forward}/{5x17x1040/over_1/along_0-1,3x1000x4/over_1/along_1}/{f32/silu,f16,f64/uncentered,f32/zero_centered_gamma}/columns_read_twice/{software,max_storage_buffers=4}
 axes_norm_{backward,forward}/2x600x128/over_1/along_1/{f32,bf16-f32}/columns_read_twice/max_binding=131072
 # Several tiles of rows, of several workgroups each.
-axes_norm_{backward,forward}/3x90x300/over_1/along_1/f32/columns_read_twice/tiny
+axes_norm_{backward,forward}/{3x90x300,3x64x180}/over_1/along_1/f32/columns_read_twice/tiny
 # Columns in one dispatch, and rows of columns that begin inside a vec4; ranges of columns, one after another.
 axes_norm_{backward,forward,inference}/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,129x43/over_0/along_0,3x5x6/over_1/along_1,40x6x2/over_1/along_0-1}/{f32,bf16-f32/uncentered,f16,f64}/columns_read_twice/{gpu,software,tiny}
 axes_norm_{backward,forward,inference}/{7x37x64/over_1/along_1,5x17x1040/over_1/along_0-1}/{f32/silu,bf16-f32/uncentered,f16,f64}/fused_columns/{gpu,software,tiny}
