@@ -8,7 +8,7 @@
 //! batch.
 
 use super::axes::ByColumn;
-use super::columns_cut::{Columns, Piece};
+use super::columns_cut::{Columns, Piece, pieces_of};
 use super::finish::{Derived, Partials, Route};
 use super::passes::Slice;
 use super::problem::Problem;
@@ -297,8 +297,13 @@ impl Planner<'_> {
         walk: &Walk<'_>,
     ) -> Result<Vec<Dispatch>, Error> {
         let (of, tensors, params) = (common.of, common.tensors, common.params);
-        let (columns, division) = (&common.columns, &common.columns.division);
+        let columns = &common.columns;
         let reduced = walk.reduced.is_some();
+        let division = if reduced {
+            &columns.division
+        } else {
+            &columns.applied
+        };
         let subgroup = self.subgroup(division.workgroup_size);
         let is_summed = reduced && tensors.param_grads();
         let kernel = ColumnsWalk {
@@ -346,8 +351,9 @@ impl Planner<'_> {
             let size = division.workgroup_size;
             self.dispatch(kernel, size, bindings, &uniforms, workgroups)
         };
+        let applied_pieces = pieces_of(of, walk.range, columns.applied.tile_columns());
         let mut dispatches = Vec::new();
-        for piece in pieces {
+        for piece in if reduced { pieces } else { &applied_pieces } {
             let tiles = Tiles {
                 piece,
                 row_tiles: row_tiles.clone(),

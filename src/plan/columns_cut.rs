@@ -55,6 +55,8 @@ pub(crate) struct Piece {
 /// A tensor's columns, cut.
 pub(crate) struct Columns {
     pub division: Division,
+    /// That of the elementwise pass.
+    pub applied: Division,
     /// Ranges of the statistics, done one after another, each with its pieces.
     pub ranges: Vec<(Range<u64>, Vec<Piece>)>,
     /// Column tiles that a workgroup walks, and groups of as many that have partial sums of a row.
@@ -126,7 +128,7 @@ impl Planner<'_> {
         if fused {
             let division = Division {
                 tile_rows: of.rows.into(),
-                ..self.divide_columns(of, width)
+                ..self.divide_columns(of, width, false)
             };
             return self.in_ranges(of, tensors, division, statistics);
         }
@@ -228,6 +230,7 @@ impl Planner<'_> {
             }
         }
         Columns {
+            applied: self.divide_columns(of, length.min(of.columns.into()), false),
             division,
             ranges,
             walked_tiles,
@@ -236,8 +239,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Divides `width` columns of each batch among invocations: first a vector for each, then several.
-    fn divide_columns(&self, of: &ByColumn, width: u64) -> Division {
+    /// Divides `width` columns of each batch among invocations: first a vector for each, then several. `for_sums` says
+    /// that sums alone are taken.
+    fn divide_columns(&self, of: &ByColumn, width: u64, for_sums: bool) -> Division {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.workgroup(tuning.workgroup);
         let vector_vec4s = u64::from(self.vector_vec4s(of.columns.into()));
@@ -245,8 +249,11 @@ impl Planner<'_> {
         let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
         let threads_per_row =
             (1u64 << threads_per_row.ilog2()).min(width_vectors.next_power_of_two());
-        // Twice as many as in channels last: a row's parameters are loaded for each of them.
-        let vec4s = (2 * tuning.channels_last_vec4s).min(MOST_VEC4S);
+        // Twice as many as in channels last where a row's parameters are loaded for each of them. A forward pass takes
+        // its sums without parameters, and has more registers of sums.
+        let no_params = for_sums && !self.body.is_gradient();
+        let times = if no_params { 1 } else { 2 };
+        let vec4s = (times * tuning.channels_last_vec4s).min(MOST_VEC4S);
         let most = most_vectors(vec4s, vector_vec4s);
         let column_tiles = div_ceil(width_vectors, threads_per_row * most);
         Division {
@@ -261,7 +268,7 @@ impl Planner<'_> {
     /// The division of a reduction over `width` columns of each batch: enough tiles to keep the adapter busy, none too
     /// small or larger than a window, and no invocation adds too many numbers in a row.
     fn divide_for_sums(&self, of: &ByColumn, width: u64) -> Division {
-        let division = self.divide_columns(of, width);
+        let division = self.divide_columns(of, width, true);
         let tuning = &self.profile.tuning;
         let rows = u64::from(of.rows);
         let beside = div_ceil(width, division.tile_columns()) * u64::from(of.batches);
@@ -280,7 +287,7 @@ impl Planner<'_> {
     /// The rows of a tile of the elementwise pass: a tile loads its coefficients once, so it grows while enough tiles are
     /// left to keep the adapter busy.
     pub fn rows_of_apply(&self, of: &ByColumn, columns: &Columns) -> u64 {
-        let division = &columns.division;
+        let division = &columns.applied;
         let tuning = &self.profile.tuning;
         let tile = u64::from(tuning.tile);
         let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
