@@ -156,7 +156,7 @@ impl Variant {
     }
 
     /// The binding through which a tensor is read and written, if there is one.
-    fn binding(&self, tensor: Tensor) -> Option<Tensor> {
+    pub(super) fn binding(&self, tensor: Tensor) -> Option<Tensor> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
             tensor => tensor,

@@ -1,78 +1,15 @@
-/* Stands in for the kernel driver of an Intel GPU, so that Mesa's Vulkan driver (ANV) opens one and compiles for it.
- * Preloaded into a process, it answers the calls to libdrm and the requests to the file that they name. It executes
- * nothing.
- *
- * The environment variable GPU is the PCI ID of the simulated GPU, in hexadecimal. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+/* The answers of an Intel GPU's kernel driver, for ANV. GPU is a PCI ID. */
+#include "stand_in.h"
+
 #include <errno.h>
 #include <i915_drm.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <xf86drm.h>
 
-static char path[] = "/dev/dri/stand-in";
-static int file = -1;
-
-static int identity(void) {
-    const char *gpu = getenv("GPU");
-    return gpu ? (int)strtol(gpu, NULL, 16) : 0;
-}
-
-/* libdrm: the list of GPUs. */
-
-int drmGetDevice2(int fd, uint32_t flags, drmDevicePtr *found) {
-    static char *nodes[DRM_NODE_MAX] = {[DRM_NODE_PRIMARY] = path, [DRM_NODE_RENDER] = path};
-    static drmPciBusInfo bus;
-    static drmPciDeviceInfo info;
-    static drmDevice device = {.nodes = nodes,
-                               .available_nodes = 1 << DRM_NODE_PRIMARY | 1 << DRM_NODE_RENDER,
-                               .bustype = DRM_BUS_PCI,
-                               .businfo.pci = &bus,
-                               .deviceinfo.pci = &info};
-    (void)fd, (void)flags;
-    info.vendor_id = 0x8086;
-    info.device_id = (uint16_t)identity();
-    *found = &device;
-    return 0;
-}
-
-int drmGetDevices2(uint32_t flags, drmDevicePtr found[], int most) {
-    if (found && most > 0) drmGetDevice2(file, flags, found);
-    return 1;
-}
-
-void drmFreeDevice(drmDevicePtr *device) { *device = NULL; }
-
-void drmFreeDevices(drmDevicePtr devices[], int count) { (void)devices, (void)count; }
-
-/* The file: each mapping gets its own memory. */
-
-int open64(const char *name, int flags, ...) {
-    if (strcmp(name, path) == 0) return file = memfd_create("stand-in", 0);
-    va_list rest;
-    va_start(rest, flags);
-    int mode = va_arg(rest, int);
-    va_end(rest);
-    int (*next)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
-    return next(name, flags, mode);
-}
-
-void *mmap64(void *address, size_t length, int protection, int flags, int fd, off64_t offset) {
-    void *(*next)(void *, size_t, int, int, int, off64_t) =
-        (void *(*)(void *, size_t, int, int, int, off64_t))dlsym(RTLD_NEXT, "mmap64");
-    if (fd >= 0 && fd == file) return next(address, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return next(address, length, protection, flags, fd, offset);
-}
-
-/* The kernel driver's answers about the GPU. */
+const uint16_t VENDOR = 0x8086;
 
 static int parameter(int name) {
     switch (name) {
-    case I915_PARAM_CHIPSET_ID: return identity();
+    case I915_PARAM_CHIPSET_ID: return (int)gpu();
     case I915_PARAM_CS_TIMESTAMP_FREQUENCY: return 12000000;
     case I915_PARAM_MMAP_GTT_VERSION: return 4;
     case I915_PARAM_SUBSLICE_MASK: return 7;
@@ -90,7 +27,7 @@ static void topology(struct drm_i915_query_item *item) {
         item->length = sizeof(struct drm_i915_query_topology_info) + BYTES;
         return;
     }
-    int old = identity() < 0x4000;
+    int old = gpu() < 0x4000;
     struct drm_i915_query_topology_info *info = (void *)(uintptr_t)item->data_ptr;
     memset(info, 0, sizeof *info + BYTES);
     info->max_slices = 1;
@@ -136,19 +73,9 @@ static void query(const struct drm_i915_query *query) {
     }
 }
 
-int ioctl(int fd, unsigned long request, ...) {
+int answer(unsigned long request, void *argument) {
     static uint32_t handles;
-    va_list rest;
-    va_start(rest, request);
-    void *argument = va_arg(rest, void *);
-    va_end(rest);
-    if (fd < 0 || fd != file) {
-        int (*next)(int, unsigned long, ...) = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
-        return next(fd, request, argument);
-    }
     switch (request) {
-    case DRM_IOCTL_GET_CAP: ((struct drm_get_cap *)argument)->value = 1; break;
-    case DRM_IOCTL_SYNCOBJ_CREATE: ((struct drm_syncobj_create *)argument)->handle = ++handles; break;
     case DRM_IOCTL_I915_GETPARAM: {
         struct drm_i915_getparam *asked = argument;
         *asked->value = parameter(asked->param);

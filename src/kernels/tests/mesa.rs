@@ -4,7 +4,7 @@ use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
 use crate::kernels::Kernel;
 use crate::kernels::tests::variants::Target;
-use crate::{DType, Tuning};
+use crate::{DType, Tensor, Tuning};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -32,11 +32,20 @@ fn writes_the_kernels_of_gpus_for_mesa() {
                 };
                 let file = format!("{}.spv", written.len());
                 fs::write(folder.join(&file), bytemuck::cast_slice(&words)).unwrap();
+                let bound = |tensors: &[Tensor]| -> Vec<_> {
+                    let bound = tensors.iter().filter_map(|&tensor| variant.binding(tensor));
+                    bound.collect()
+                };
+                let inputs = bound(variant.body.inputs());
+                let wide = inputs.iter().any(|&tensor| variant.is_wide(tensor));
                 list += &format!(
-                    "{file}\t{}\t{}\t{}\t{what}, subgroups of {subgroup_size}\n",
+                    "{file}\t{}\t{}\t{}\t{}\t{}\t{}\t{what}, subgroups of {subgroup_size}\n",
                     variant.kernel.entry().name,
                     variant.workgroup_size,
                     variant.bound.len(),
+                    if wide { 8 } else { 4 },
+                    inputs.len(),
+                    bound(variant.body.outputs()).len(),
                 );
             }
         }
