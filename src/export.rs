@@ -24,8 +24,9 @@
 //! # Ok::<(), wgpu_norm::Error>(())
 //! ```
 
-use crate::kernels::Variant;
-use crate::{Tensor, plan};
+use crate::f16_encoder::PROBE_WORKGROUP;
+use crate::kernels::{self, Variant};
+use crate::{F16Encoder, Tensor, plan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -81,6 +82,16 @@ impl Kernel {
         }
     }
 
+    /// The kernel by which a device is probed for [`Profile::f16_encoder`](crate::Profile::f16_encoder): it rounds
+    /// [`F16Encoder::numbers`] at binding 0 to f16 at binding 1, four in each invocation. It has no uniforms.
+    pub fn f16_probe(encoder: F16Encoder) -> Self {
+        Self {
+            entry_point: kernels::F16_PROBE,
+            workgroup_size: PROBE_WORKGROUP,
+            text: kernels::f16_probe(encoder).into(),
+        }
+    }
+
     /// The name of the entry point.
     pub fn entry_point(&self) -> &'static str {
         self.entry_point
@@ -110,6 +121,7 @@ pub(crate) fn export(
     let variant = Variant {
         pooled: true,
         exact: beyond.map(|binding| binding.tensor).collect(),
+        f16_encoder: plan.f16_encoder,
         ..dispatch.variant(plan.types, plan.access(), &bound)
     };
     let bindings = bound.iter().map(|binding| {

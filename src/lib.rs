@@ -69,6 +69,7 @@ mod context;
 mod element;
 mod error;
 pub mod export;
+mod f16_encoder;
 mod geometry;
 pub mod guide;
 mod host;
@@ -93,6 +94,7 @@ pub use call::Grads;
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
+pub use f16_encoder::F16Encoder;
 pub use layers::*;
 pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
 pub use options::{

@@ -2,7 +2,7 @@
 
 use crate::options::check_types;
 use crate::tuning::SMALLEST_WORKGROUP;
-use crate::{Algorithm, DType, DTypes, Error, Tuning};
+use crate::{Algorithm, DType, DTypes, Error, F16Encoder, Tuning};
 use std::str::FromStr;
 
 /// The environment variable that overrides an adapter's tuning.
@@ -62,6 +62,9 @@ pub struct Profile {
     pub subgroup_size: u32,
     /// Whether shaders can unpack f16.
     pub f16: bool,
+    /// How kernels round to f16. What the device has not been probed for ([`GpuContext::probe_f16`](crate::GpuContext))
+    /// becomes [`F16Encoder::Integers`] when a context takes the profile.
+    pub f16_encoder: F16Encoder,
     /// Whether shaders can use f64.
     pub f64: bool,
     /// Whether tensors and the workspace are read and written as integers of 64 bits, for a driver that moves words one
@@ -105,6 +108,7 @@ impl Profile {
             max_workgroup_storage: 16384,
             subgroup_size: 0,
             f16: true,
+            f16_encoder: F16Encoder::Integers,
             f64: false,
             long_words: false,
             window_unit: WINDOW_UNIT,
@@ -149,6 +153,7 @@ impl Profile {
             max_workgroup_storage: limits.max_compute_workgroup_storage_size,
             // A device does not report this; wgpu finds out when it compiles a kernel.
             f16: true,
+            f16_encoder: F16Encoder::Integers,
             f64: features.contains(wgpu::Features::SHADER_F64),
             // Only a driver for the CPU moves words one by one.
             long_words: info.device_type == wgpu::DeviceType::Cpu

@@ -2,7 +2,7 @@
 
 use crate::args::{Backend, GpuArgs};
 use crate::pipeline_cache::CacheFile;
-use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
+use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning, wgpu};
 
 impl GpuArgs {
     /// The options that the flags ask for.
@@ -48,7 +48,12 @@ impl GpuArgs {
             // its name; help says that nobody else may write to the folder.
             options = unsafe { options.pipeline_cache(file.read()) };
         }
-        let gpu = GpuContext::from_adapter(adapter, options).await?;
+        let mut gpu = GpuContext::from_adapter(adapter, options).await?;
+        if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
+            let mut profile = gpu.profile().clone();
+            profile.f16_encoder = gpu.probe_f16().await;
+            gpu = gpu.with_profile(profile);
+        }
         if let Some(file) = file {
             self.opened.add(file, gpu.clone());
         }

@@ -1,5 +1,5 @@
 // bf16 in storage: four elements in two words, the first in the low half. A bf16 is the upper half
-// of an f32; encoding rounds to nearest even and keeps NaN a NaN.
+// of an f32; encoding rounds to nearest even, and a NaN stays one.
 
 fn decode_bf16(words: vec2<u32>) -> vec4<f32> {
     let low = words << vec2(16u);
@@ -9,8 +9,8 @@ fn decode_bf16(words: vec2<u32>) -> vec4<f32> {
 
 fn encode_bf16(value: vec4<f32>) -> vec2<u32> {
     let bits = bitcast<vec4<u32>>(value);
-    let upper = bits >> vec4(16u);
-    let rounded = (bits + vec4(0x7fffu) + (upper & vec4(1u))) >> vec4(16u);
-    let half = select(rounded, upper | vec4(0x40u), (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u));
-    return half.xz | (half.yw << vec2(16u));
+    let rounded = bits + vec4(0x7fffu) + extractBits(bits, 16u, 1u);
+    // A NaN could become infinite, or 0.
+    let half = select(rounded, vec4(0x7fc00000u), (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u));
+    return (half.xz >> vec2(16u)) | (half.yw & vec2(0xffff0000u));
 }

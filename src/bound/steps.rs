@@ -3,7 +3,7 @@
 use super::ranges::{BoundRange, BoundRanges};
 use crate::kernels::{Access, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
-use crate::{Error, GpuContext, Tensor};
+use crate::{Error, F16Encoder, GpuContext, Tensor};
 
 /// The uniforms of all dispatches, one after another.
 #[derive(Debug)]
@@ -96,9 +96,15 @@ impl Binder<'_> {
             access => access,
         };
         let bindings: Vec<_> = bound.iter().map(|(binding, _)| *binding).collect();
+        let proven = self.gpu.profile().f16_encoder;
         let mut variant = Variant {
             in_place,
             exact,
+            f16_encoder: if self.plan.f16_encoder == proven {
+                proven
+            } else {
+                F16Encoder::Integers
+            },
             ..self.dispatch.variant(self.plan.types, access, &bindings)
         };
         let written: Vec<_> = bound

@@ -1,6 +1,7 @@
 //! A device to run on: chosen by this crate or given by the caller.
 
 mod adapter;
+mod f16_proofs;
 mod gl_lock;
 mod mapped;
 mod pipelines;
@@ -15,7 +16,7 @@ pub(crate) use readback::{Submitted, Transfers};
 pub(crate) use scope::Watch;
 
 use crate::kernels::Variant;
-use crate::{DType, Error, Profile, Tensor, memory};
+use crate::{DType, Error, F16Encoder, Profile, Tensor, memory};
 use pipelines::Pipelines;
 use poller::Poller;
 use std::future::Future;
@@ -102,9 +103,19 @@ impl DeviceOptions {
     }
 }
 
+/// A profile lowered to what the device allows and has proven.
+fn fit(profile: Profile, device: &wgpu::Device) -> Profile {
+    let f16_encoder = f16_proofs::proven(device, profile.f16_encoder);
+    Profile {
+        f16_encoder,
+        ..profile.within(device)
+    }
+}
+
 impl GpuContext {
     /// The features of wgpu that this crate uses if a device has them: f64, which f64 data need; for speed, sums over
-    /// subgroups and 64-bit words, with which software drivers move data; and the pipeline cache. A device of yours may
+    /// subgroups, conversions to f16, and 64-bit words, with which software drivers move data; and the pipeline cache. A
+    /// device of yours may
     /// be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
     ///
     /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in workgroups
@@ -112,6 +123,7 @@ impl GpuContext {
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
         .union(wgpu::Features::SUBGROUP)
+        .union(wgpu::Features::SHADER_F16)
         .union(wgpu::Features::PIPELINE_CACHE);
 
     /// A context on the best adapter: a discrete GPU, else an integrated one, else a software driver (which is logged
@@ -149,13 +161,21 @@ impl GpuContext {
         adapter: &wgpu::Adapter,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
-        let profile = match options.profile {
+        let own = options.profile.is_none();
+        let mut profile = match options.profile {
             Some(profile) => profile,
             None => Profile::for_adapter(adapter).with_env()?,
         };
+        let software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
+        // Software drivers calculate with integers as fast.
+        let probes = if own {
+            profile.f16 && !software
+        } else {
+            profile.f16_encoder != F16Encoder::Integers
+        };
         let (device, queue) = adapter::open(adapter).await?;
         let options = DeviceOptions {
-            profile: Some(profile),
+            profile: Some(profile.clone()),
             ..options
         };
         let lost = LostFlag::default();
@@ -170,7 +190,15 @@ impl GpuContext {
             }
         });
         device.on_uncaptured_error(Arc::new(|error| log::error!("uncaptured: {error}")));
-        Ok(Self::assemble(device, queue, options, lost))
+        let gpu = Self::assemble(device, queue, options, lost);
+        if !probes {
+            return Ok(gpu);
+        }
+        let right = gpu.probe_f16().await;
+        if own {
+            profile.f16_encoder = right;
+        }
+        Ok(gpu.with_profile(profile))
     }
 
     /// A context on a caller's device, whose callbacks are left alone. The device must allow four storage buffers in a
@@ -200,7 +228,7 @@ impl GpuContext {
         lost: LostFlag,
     ) -> Self {
         let profile = match options.profile {
-            Some(profile) => profile.within(&device),
+            Some(profile) => fit(profile, &device),
             None => Profile::new(&device),
         };
         let can_cache = device.features().contains(wgpu::Features::PIPELINE_CACHE);
@@ -251,7 +279,7 @@ impl GpuContext {
     pub fn with_profile(&self, profile: Profile) -> Self {
         Self {
             inner: self.inner.clone(),
-            profile: Arc::new(profile.within(&self.inner.device)),
+            profile: Arc::new(fit(profile, &self.inner.device)),
         }
     }
 

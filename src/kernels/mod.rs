@@ -133,7 +133,7 @@ pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
     BatchTiles, ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
-pub(crate) use source::{MASK_UNIT, Variant};
+pub(crate) use source::{F16_PROBE, MASK_UNIT, Variant, f16_probe};
 pub(crate) use uniforms::Uniforms;
 
 use describe::{Constants, Kind, Uniform};

@@ -4,7 +4,8 @@ use super::accessors::{self, Access, Accessors, Storage};
 use super::files::{self, File, file};
 use super::streams::Streams;
 use super::{Body, Constant, Epilogue, Kernel, epilogue};
-use crate::{DType, Tensor};
+use crate::f16_encoder::PROBE_WORKGROUP;
+use crate::{DType, F16Encoder, Tensor};
 use std::collections::HashSet;
 
 /// The name of the constant that says how many vec4s a load of data moves, 1 or 2.
@@ -34,11 +35,40 @@ pub(crate) struct Variant {
     pub pooled: bool,
     /// How all tensors but the exact ones are read and written.
     pub access: Access,
+    /// How it rounds to f16.
+    pub f16_encoder: F16Encoder,
     /// The bound tensors whose buffers end with them, inside a vec4: [`Access::Exact`].
     pub exact: Vec<Tensor>,
     pub workgroup_size: u32,
     /// The constants that the text begins with.
     pub constants: Vec<(&'static str, Constant)>,
+}
+
+/// What a text with this encoder begins with.
+fn enabled(encoder: F16Encoder) -> &'static str {
+    if encoder == F16Encoder::Cast {
+        "enable f16;\n"
+    } else {
+        ""
+    }
+}
+
+fn encoder_file(encoder: F16Encoder) -> File {
+    match encoder {
+        F16Encoder::Integers => file!("elements/f16_integers"),
+        F16Encoder::Pack => file!("elements/f16_pack"),
+        F16Encoder::Cast => file!("elements/f16_cast"),
+    }
+}
+
+/// The entry point of an encoder's probe.
+pub(crate) const F16_PROBE: &str = "probe";
+
+/// The text that probes an encoder.
+pub(crate) fn f16_probe(encoder: F16Encoder) -> String {
+    let size = Constant::Size(PROBE_WORKGROUP).declaration("workgroup_size");
+    let files = [encoder_file(encoder), file!("elements/f16_probe")];
+    [enabled(encoder), files[0].text, &size, files[1].text].join("\n")
 }
 
 impl Variant {
@@ -88,12 +118,20 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_statistic()) {
             self.statistics = self.accumulator();
         }
+        if !self.has_f16() {
+            self.f16_encoder = F16Encoder::Integers;
+        }
         self
     }
 
     /// The type that the kernel calculates in.
     pub fn accumulator(&self) -> DType {
         self.data.accumulator()
+    }
+
+    /// Whether a tensor may be f16.
+    pub fn has_f16(&self) -> bool {
+        [self.data, self.params, self.statistics].contains(&DType::F16)
     }
 
     /// Whether a tensor's binding is declared read_write.
@@ -186,10 +224,9 @@ impl Variant {
             .flat_map(|text| files::words_of_code(text))
             .collect();
 
-        let mut parts: Vec<_> = self
-            .elements()
-            .map(|file| files::composed(file, body))
-            .collect();
+        let elements = self.elements();
+        let mut parts = vec![enabled(self.f16_encoder).to_owned()];
+        parts.extend(elements.map(|file| files::composed(file, body)));
         parts.push("// ---- src/kernels/source.rs\n".to_owned());
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
         let of_epilogue = [
@@ -232,15 +269,16 @@ impl Variant {
 
     /// The files of the element types.
     fn elements(&self) -> impl Iterator<Item = File> {
-        let dtypes = [self.data, self.params, self.statistics];
+        let bf16 = [self.data, self.params, self.statistics].contains(&DType::Bf16);
         let real = match self.accumulator() {
             DType::F64 => file!("elements/f64"),
             _ => file!("elements/f32"),
         };
         let all = [
             (true, real),
-            (dtypes.contains(&DType::F16), file!("elements/f16")),
-            (dtypes.contains(&DType::Bf16), file!("elements/bf16")),
+            (self.has_f16(), file!("elements/f16")),
+            (self.has_f16(), encoder_file(self.f16_encoder)),
+            (bf16, file!("elements/bf16")),
             (
                 self.access == Access::LongWords,
                 file!("elements/long_words"),

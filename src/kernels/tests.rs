@@ -13,7 +13,7 @@ use super::describe::Value;
 use super::files::{self, PARTS};
 use super::source::SHARES_WORDS;
 use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant};
-use crate::{DType, Tensor};
+use crate::{DType, F16Encoder, Tensor};
 use asked::{asked, traits};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -78,8 +78,10 @@ impl Parsed {
         let long_words = variant.access == Access::LongWords;
         capabilities.set(Capabilities::SHADER_INT64, long_words);
         capabilities.set(Capabilities::SUBGROUP, variant.is("subgroups"));
-        let f16 = [variant.data, variant.params, variant.statistics].contains(&DType::F16);
+        let f16 = variant.has_f16();
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
+        let cast = variant.f16_encoder == F16Encoder::Cast;
+        capabilities.set(Capabilities::SHADER_FLOAT16, cast);
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .validate(&module)
             .map_err(|error| error.emit_to_string(&text))?;

@@ -42,7 +42,7 @@ use crate::kernels::{
     Uniforms, Variant,
 };
 use crate::profile::MAX_BINDING;
-use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
+use crate::{Algorithm, DType, DTypes, Error, F16Encoder, Profile, Tensor};
 use axes::{Grid, Groups, Layout};
 use std::ops::Range;
 
@@ -167,6 +167,7 @@ impl Dispatch {
             in_place: false,
             pooled: false,
             access,
+            f16_encoder: F16Encoder::Integers,
             exact: Vec::new(),
             workgroup_size: self.workgroup_size,
             constants: self.constants.clone(),
@@ -240,6 +241,7 @@ pub(crate) struct Plan {
     pub workspace_bytes: u64,
     /// Bits in the words by which kernels read and write.
     pub word_bits: u32,
+    pub f16_encoder: F16Encoder,
     pub dispatches: Vec<(Phases, Dispatch)>,
 }
 

@@ -168,6 +168,7 @@ impl Planner<'_> {
             halves_workspace_bytes,
             workspace_bytes,
             word_bits: self.profile.word_bits(),
+            f16_encoder: self.profile.f16_encoder,
             dispatches,
         };
         super::check_dispatches(plan.dispatches.len() as u64)?;

@@ -78,6 +78,7 @@ impl Random {
             subgroup_size: self.of(&[0, 4, 8, 32, 64]),
             f64: true,
             long_words: self.below(2) == 0,
+            f16_encoder: self.of(&F16Encoder::ALL),
             tuning: tuning.within_bounds(),
             ..Profile::usual()
         }

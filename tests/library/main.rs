@@ -12,6 +12,7 @@ mod common;
 mod determinism;
 mod devices;
 mod export;
+mod f16_encoder;
 mod forward;
 mod forward_operators;
 mod group_norm;

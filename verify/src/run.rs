@@ -6,8 +6,8 @@ use crate::expected::Expected;
 use crate::numbers::{Numbers, size_of};
 use std::ops::Range;
 use wgpu_norm::{
-    Algorithm, Bound, Channels, DType, DeviceOptions, Error, GpuContext, Norm, Operation, Pass,
-    Plan, Ranks, Shards, SumsLayout, Tensor, wgpu,
+    Algorithm, Bound, Channels, DType, DeviceOptions, Error, F16Encoder, GpuContext, Norm,
+    Operation, Pass, Plan, Profile, Ranks, Shards, SumsLayout, Tensor, wgpu,
 };
 
 /// The outcome of a case.
@@ -79,19 +79,25 @@ impl Case {
         }
     }
 
-    /// The context for the run.
-    fn context(&self, gpu: &GpuContext, max_binding: Option<u32>) -> GpuContext {
+    /// The profile for the run.
+    fn profile(&self, gpu: &GpuContext) -> Profile {
         let mut profile = gpu.profile().clone();
         self.setting.apply(&mut profile);
         profile.algorithm = self.algorithm.or(profile.algorithm);
-        if let Some(bytes) = max_binding {
-            profile.max_binding = profile.max_binding.min(bytes.into());
-        }
-        gpu.with_profile(profile)
+        profile
     }
 
     async fn attempt(&self, gpu: &GpuContext) -> Result<Outcome, Error> {
-        let gpu = self.context(gpu, None);
+        let profile = self.profile(gpu);
+        let encoder = profile.f16_encoder;
+        if encoder != F16Encoder::Integers {
+            gpu.probe_f16().await;
+        }
+        let gpu = gpu.with_profile(profile);
+        if gpu.profile().f16_encoder != encoder {
+            let reason = format!("{} does not round to nearest even here", encoder.name());
+            return Ok(Outcome::Unsupported { reason });
+        }
         let inputs = self.values.inputs(&self.operation)?;
         if self.memory.in_place && !self.is_gradient() {
             return Err(self.refused("a gradient, for in_place"));
@@ -173,9 +179,9 @@ impl Case {
             }
         }
         if let Some(bytes) = self.checks.windows {
-            let cut = self
-                .results(&self.context(gpu, Some(bytes)), inputs)
-                .await?;
+            let mut profile = gpu.profile().clone();
+            profile.max_binding = profile.max_binding.min(bytes.into());
+            let cut = self.results(&gpu.with_profile(profile), inputs).await?;
             if cut.dispatches <= first.dispatches {
                 return Ok(Some("it was not cut into windows".to_owned()));
             }

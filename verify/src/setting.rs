@@ -1,7 +1,7 @@
 //! The profile for a case.
 
 use std::fmt;
-use wgpu_norm::{Profile, Tuning};
+use wgpu_norm::{F16Encoder, Profile, Tuning};
 
 /// The initial sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +36,7 @@ impl Preset {
 type Lower = fn(&mut Profile, u32);
 
 /// Limits that can be lowered, by their names in a case's ID: those of [`Profile`]'s fields.
-const LIMITS: [(&str, Lower); 9] = [
+const LIMITS: [(&str, Lower); 10] = [
     ("max_binding", |profile, value| {
         profile.max_binding = value.into();
     }),
@@ -57,6 +57,10 @@ const LIMITS: [(&str, Lower); 9] = [
     }),
     ("subgroup_size", |profile, value| {
         profile.subgroup_size = value;
+    }),
+    ("f16_encoder", |profile, value| {
+        let encoder = F16Encoder::ALL.get(value as usize);
+        profile.f16_encoder = encoder.copied().unwrap_or_default();
     }),
     ("long_words", |profile, value| {
         profile.long_words = value > 0;

@@ -9,7 +9,7 @@ use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
 use crate::plan::{Binding, Dispatch, Plan};
-use crate::{Algorithm, DType, DTypes, DataFormat, Operation, Tensor};
+use crate::{Algorithm, DType, DTypes, DataFormat, F16Encoder, Operation, Tensor};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
@@ -22,6 +22,7 @@ pub enum Trait {
     /// The types of data, parameters and statistics.
     Types([DType; 3]),
     Access(Access),
+    F16Encoder(F16Encoder),
     InPlace(bool),
     Pooled(bool),
     Bound(Tensor, bool),
@@ -39,6 +40,7 @@ pub fn traits(variant: &Variant) -> Vec<Trait> {
         Trait::ZeroCenteredGamma(variant.epilogue.zero_centered_gamma),
         Trait::Types([variant.data, variant.params, variant.statistics]),
         Trait::Access(variant.access),
+        Trait::F16Encoder(variant.f16_encoder),
         Trait::InPlace(variant.in_place),
         Trait::Pooled(variant.pooled),
     ];
@@ -202,6 +204,7 @@ fn somewhere(random: &mut Random, plan: &Plan, dispatch: &Dispatch) -> Variant {
         in_place,
         exact,
         pooled: random.below(3) == 0,
+        f16_encoder: plan.f16_encoder,
         ..dispatch.variant(plan.types, plan.access(), &bound)
     };
     variant.normalized()

@@ -2,9 +2,9 @@
 
 use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
-use crate::kernels::Kernel;
 use crate::kernels::tests::variants::Target;
-use crate::{DType, Tensor, Tuning};
+use crate::kernels::{Kernel, Variant};
+use crate::{DType, F16Encoder, Tensor, Tuning};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,27 @@ fn writes_the_kernels_of_gpus_for_mesa() {
     for subgroup_size in [0, 32, 64] {
         let profile = native(Tuning::GPU, subgroup_size);
         for data in [DType::F32, DType::F16, DType::Bf16] {
-            for (what, variant) in planned(&profile, data) {
+            let variants = planned(&profile, data).into_iter();
+            // Other encoders are seen once; a variant without f16 stays the same.
+            let encoders = if subgroup_size == 0 {
+                &F16Encoder::ALL[..]
+            } else {
+                &[F16Encoder::Integers]
+            };
+            let variants = variants.flat_map(|(what, variant)| {
+                encoders.iter().map(move |&f16_encoder| {
+                    let variant = Variant {
+                        f16_encoder,
+                        ..variant.clone()
+                    };
+                    let variant = variant.normalized();
+                    (
+                        format!("{what}, f16 by {}", variant.f16_encoder.name()),
+                        variant,
+                    )
+                })
+            });
+            for (what, variant) in variants {
                 if !written.insert(variant.clone()) {
                     continue;
                 }

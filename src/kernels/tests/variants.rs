@@ -2,7 +2,7 @@
 
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Constant, Epilogue, Variant};
-use crate::{Activation, DType};
+use crate::{Activation, DType, F16Encoder};
 
 /// A language to which naga translates kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ impl Variant {
             // There are no sums of f64 over subgroups.
             [DType::F64, ..] if self.is("subgroups") => &[],
             [DType::F64, ..] => &[SpirV],
+            // wgpu has no f16 on GL.
+            _ if self.f16_encoder == F16Encoder::Cast => &[SpirV, Hlsl, Msl],
             [DType::F32, DType::F32, DType::F32] => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
             _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
         }
@@ -61,6 +63,8 @@ impl Variant {
             (self.in_place, "in_place"),
             (self.pooled, "pooled"),
             (self.access == Access::LongWords, "long_words"),
+            (self.f16_encoder == F16Encoder::Pack, "pack"),
+            (self.f16_encoder == F16Encoder::Cast, "cast"),
         ] {
             if on {
                 label += &format!("-{name}");
