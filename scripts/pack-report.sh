@@ -13,7 +13,7 @@ if [ $# -lt 2 ]; then
 fi
 mkdir -p "$1"
 cp "$binary" "$1/wgpu-norm"
-cp "$root/benches/peers/pytorch.py" "$root/docs/measuring-a-gpu.md" "$1/"
+cp "$root/benches/peers/pytorch.py" "$root/docs/measuring-a-gpu.md" "$root"/scripts/measure-gpu.* "$1/"
 echo '{ "file_format_version": "1.0.0", "ICD": { "library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0" } }' \
     >"$1/nvidia_icd.json"
 case $(uname -m) in

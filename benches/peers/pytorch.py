@@ -12,7 +12,8 @@ puts them into the tables and the picture. It needs this file and PyTorch, nothi
 The second is for the table of peers: a list of shapes in f32; batch, group and instance norm over NCX.
 
 On CUDA there are two times: by the host's clock from submission to completion, and by events on the stream, which
-leave out the latency of submission. In the table of peers they are peers of their own. Exits with 2 where PyTorch or
+leave out the latency of submission; work shorter than 50 us is repeated between two events, each time on the next
+tensors. In the table of peers they are peers of their own. Exits with 2 where PyTorch or
 the device is missing.
 """
 
@@ -28,6 +29,12 @@ import time
 import types
 
 EPSILON = 1e-5
+
+# Milliseconds, as in wgpu-norm: shorter work is repeated between two events until all of it takes as long as the
+# second, at most as often as there are sets of small tensors.
+SHORT, REPEATED, MOST_REPEATS = 0.05, 0.5, 64
+# The cycles of the longest sleep before the events, for work that itself waits for the GPU.
+MOST_CYCLES = 1 << 23
 
 # The same shapes as in src/case.rs.
 CHANNELS = [
@@ -126,6 +133,8 @@ class Layer:
         # The results stay, so that they are not written to the same memory each time.
         self.results = [None] * count
         self.next = 0
+        # The GPU's cycles for which the host may enqueue work.
+        self.cycles = 1_000_000
         for _ in range(count):
             self.step()
 
@@ -379,45 +388,63 @@ def host_clock(torch, layer, work=None):
     return (time.perf_counter() - start) * 1e3
 
 
-def events(torch, layer, work=None):
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    # The stream is busy while the host enqueues what follows, so that no wait for the host is between the events.
-    torch.cuda._sleep(1_000_000)
-    begin.record()
-    layer.step(work)
-    end.record()
-    torch.cuda.synchronize()
-    return begin.elapsed_time(end)
+def events(torch, layer, work=None, repeats=1):
+    """The milliseconds of the work, the mean of some in a row."""
+    while True:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # The stream is busy while the host enqueues what follows, so that no wait for the host is between the events.
+        torch.cuda._sleep(layer.cycles)
+        begin.record()
+        for _ in range(repeats):
+            layer.step(work)
+        end.record()
+        late = begin.query()
+        torch.cuda.synchronize()
+        if not late or layer.cycles >= MOST_CYCLES:
+            return begin.elapsed_time(end) / repeats
+        layer.cycles *= 2
+
+
+def repeats_of(torch, layer, work=None):
+    one = statistics.median(events(torch, layer, work) for _ in range(3))
+    return 1 if one >= SHORT else max(1, min(MOST_REPEATS, int(REPEATED / one)))
 
 
 def measure(torch, layer, rounds, least):
     """The median of the rounds' medians, or the least of all times, by each clock: `wall`, and `events` on CUDA; and,
-    beside a gradient, `forward` by the best clock."""
+    beside a gradient, `forward` by the best clock. Then the number of repeats between two events; 1 without."""
     statistic = min if least else statistics.median
-    clocks = {"wall": lambda: host_clock(torch, layer)}
-    best = host_clock
-    if layer.device == "cuda":
-        clocks["events"] = lambda: events(torch, layer)
-        best = events
-    if layer.gradient:
-        clocks["forward"] = lambda: best(torch, layer, layer.forward)
     warm = min(host_clock(torch, layer) for _ in range(5))
-    runs = max(1, min(20, int(30 / warm)))
+    repeats, samples = 1, max(1, min(20, int(30 / warm)))
+    clocks = {"wall": (samples, lambda: host_clock(torch, layer))}
+
+    def by_events(work=None):
+        repeats = repeats_of(torch, layer, work)
+        # Samples of many runs differ less.
+        few = samples if repeats == 1 else min(samples, 5)
+        return repeats, (few, lambda: events(torch, layer, work, repeats))
+
+    if layer.device == "cuda":
+        repeats, clocks["events"] = by_events()
+    if layer.gradient and layer.device == "cuda":
+        _, clocks["forward"] = by_events(layer.forward)
+    elif layer.gradient:
+        clocks["forward"] = (samples, lambda: host_clock(torch, layer, layer.forward))
     of_rounds = {name: [] for name in clocks}
     for _ in range(rounds):
-        for name, clock in clocks.items():
-            of_rounds[name].append(statistic(clock() for _ in range(runs)))
-    return {name: statistic(values) for name, values in of_rounds.items()}
+        for name, (count, clock) in clocks.items():
+            of_rounds[name].append(statistic(clock() for _ in range(count)))
+    return {name: statistic(values) for name, values in of_rounds.items()}, repeats
 
 
 def timed(torch, case, device, rounds, least):
-    """The times of a case, and its parameters' type."""
+    """The times of a case, its repeats between two events, and its parameters' type."""
     kind, _ = OPERATORS[case["op"]]
     layer = kind(torch, case, device)
     layer.check()
-    times = measure(torch, layer, rounds, least)
+    times, repeats = measure(torch, layer, rounds, least)
     names = {dtype: name for name, dtype in dtypes(torch).items()}
-    return times, names[layer.params_dtype]
+    return times, repeats, names[layer.params_dtype]
 
 
 def add_to_report(torch, path, place, device, rounds, least):
@@ -429,13 +456,13 @@ def add_to_report(torch, path, place, device, rounds, least):
     for case in cases_of(report):
         shape = "x".join(map(str, case["shape"]))
         try:
-            times, params_dtype = timed(torch, case, device, rounds, least)
+            times, repeats, params_dtype = timed(torch, case, device, rounds, least)
         except RuntimeError as error:  # the other cases are still worth their time
             print(f"{describe(case)}  not timed: {error}", flush=True)
             found["skipped"].append({"case": describe(case), "reason": str(error).split("\n", 1)[0]})
         else:
             time_ms = times.get("events", times["wall"])
-            print(f"{describe(case)}  {time_ms:.4f} ms", flush=True)
+            print(f"{describe(case)}  {time_ms:.4f} ms, {repeats} between events", flush=True)
             found["results"].append(
                 {
                     "op": case["op"].replace("_", "-"),
@@ -444,6 +471,7 @@ def add_to_report(torch, path, place, device, rounds, least):
                     "data_format": case["data_format"],
                     "params_dtype": params_dtype,
                     "time_ms": time_ms,
+                    "repeats": repeats,
                     "wall_ms": times["wall"],
                     "forward_ms": times.get("forward", time_ms),
                 }
@@ -526,7 +554,7 @@ def main():
     for op, shape in select(args.op, args.shape):
         case = case_of(op, shape)
         try:
-            times, _ = timed(torch, case, device, args.rounds, args.least)
+            times, repeats, _ = timed(torch, case, device, args.rounds, args.least)
         except RuntimeError as error:  # the other shapes are still worth their time
             print(f"{describe(case)}  not timed: {error}")
             failed = True
@@ -536,6 +564,8 @@ def main():
                 continue
             print(f"{describe(case)}  {times[clock]:.4f} ms  {peer}")
             entry = {**case, "shape": "x".join(map(str, shape)), "time_ms": times[clock], "variant": "native"}
+            if clock == "events":
+                entry["repeats"] = repeats
             results.setdefault(peer, []).append(entry)
     if args.json:
         write(args.json, [{"peer": peer, **place, "results": entries} for peer, entries in results.items()])

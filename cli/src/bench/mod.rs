@@ -61,7 +61,8 @@ fn measure(
     cases: &[Case],
 ) -> Result<Results, Failure> {
     let mut bencher = Bencher::new(gpu, Rounds(command.rounds))?;
-    let mut results = Results::new(gpu, bencher.clock.method());
+    let clock = &bencher.clock;
+    let mut results = Results::new(gpu, clock.method(), clock.stamps(gpu)?);
     progress.suspend(|| table::print_head(&results))?;
     if let Some(case) = cases.first() {
         // Measured before the rest, while no driver has compiled its kernels. A case that cannot run is reported below.

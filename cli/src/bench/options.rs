@@ -38,7 +38,7 @@ pub struct Bench {
     /// Measure nothing: show what --json or `report` wrote
     #[arg(long, value_name = "FILE.json", value_parser = path(),
         conflicts_with_all = ["set", "op", "dtype", "data_format", "shape", "statistics", "param_grads", "activation",
-        "rounds", "json", "adapter", "backend", "profile"])]
+        "cache", "rounds", "json", "adapter", "backend", "profile"])]
     pub from_json: Option<PathBuf>,
     /// Search for the sizes that are fastest on the adapter, and print them as a profile
     #[arg(long, conflicts_with_all = ["set", "json", "plot", "markdown", "from_json"])]

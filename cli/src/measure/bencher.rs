@@ -90,7 +90,8 @@ impl Bencher {
         let inputs = Inputs::new(gpu, clock, case, &pattern, rotation::TOTAL)?;
         let subject = inputs.bind(gpu, &plan)?;
         subject.warm(gpu, clock)?;
-        let copies = copier.prepare(case.copied_bytes(), clock, &pattern)?;
+        let repeats = clock.repeats(&|encoder, run| subject.record(encoder, run))?;
+        let copies = copier.prepare(case.copied_bytes(), repeats, clock, &pattern)?;
         let best = match choices.get(&copies.bytes) {
             Some(&best) => best,
             None => copier.choose(clock, &copies)?,
@@ -109,7 +110,7 @@ impl Bencher {
             walls.push(wall.total);
             turn += 1;
             if clock.has_timestamps() {
-                times.push(clock.gpu(|encoder| subject.record(encoder, turn))?);
+                times.push(subject.time(clock, repeats, turn)?);
                 turn += 1;
             }
             copied.push(copier.time(clock, best.of_all, &copies, copies_made)?);
@@ -149,6 +150,7 @@ impl Bencher {
             param_grads: case.param_grads.name().to_owned(),
             activation: case.activation.name().to_owned(),
             samples: Some(walls.len() as u64),
+            repeats: Some(repeats as u64),
             time_ms,
             wall_ms,
             empty_submission_ms: Some(empty_submission_ms),
@@ -160,6 +162,7 @@ impl Bencher {
             portable_copy_gb_per_s: Some(portable_copy),
             copy_buffer_gb_per_s: Some(gb_per_s(copies.bytes, plain)),
             models: case.models().iter().map(model).collect(),
+            limit_times: case.limit(),
             kernel: in_groups(&plan.kernels()),
             dispatches: plan.kernels().len() as u64,
             workspace_bytes: Some(plan.workspace_bytes()),

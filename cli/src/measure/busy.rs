@@ -1,6 +1,6 @@
-//! Work that keeps a GPU's clock up. A GPU lowers its clock to a third or less when it waits between submissions, and
-//! does not raise it again for a short kernel, so that the measurement would show the clock. So each sample follows a
-//! millisecond of arithmetic in the same submission, as it would follow other kernels in a training loop.
+//! Work that touches no memory, to keep a GPU's clock up. A GPU lowers its clock to a third or less when it waits between
+//! submissions, and does not raise it again for a short kernel, so that the measurement would show the clock. So each
+//! sample follows a millisecond of arithmetic in the same submission, as it would follow other kernels in a training loop.
 
 use super::device::{scoped, storage};
 use std::time::Duration;
@@ -10,36 +10,35 @@ use wgpu_norm::{Error, GpuContext};
 const TIME: Duration = Duration::from_millis(1);
 
 const MOST_DISPATCHES: u32 = 16;
-const WORKGROUPS: u32 = 1024;
 
-/// Touches no memory, so that caches keep their contents.
+/// Touches no memory, so that caches keep their contents. A dispatch begins after the end of the one before, since it
+/// might read what that wrote.
 const TEXT: &str = "
     @group(0) @binding(0) var<storage, read_write> never: array<u32>;
     @compute @workgroup_size(64)
     fn busy(@builtin(global_invocation_id) id: vec3<u32>) {
         var x = id.x;
-        for (var i = 0u; i < 16384u; i++) { x = x * 1664525u + 1013904223u; }
+        for (var i = 0u; i < STEPSu; i++) { x = x * 1664525u + 1013904223u; }
         if x == 0xffffffffu && id.x == 0xffffffffu { never[0] = x; }
     }";
 
 pub struct Busy {
     pipeline: wgpu::ComputePipeline,
     bind_group: wgpu::BindGroup,
+    workgroups: u32,
     pub dispatches: u32,
 }
 
 impl Busy {
-    /// None on an adapter that computes on the CPU.
-    pub fn new(gpu: &GpuContext) -> Result<Option<Self>, Error> {
-        if gpu.adapter_info().device_type == wgpu::DeviceType::Cpu {
-            return Ok(None);
-        }
+    /// Dispatches of some workgroups, each of whose invocations takes some steps.
+    pub fn new(gpu: &GpuContext, workgroups: u32, steps: u32) -> Result<Self, Error> {
         let device = gpu.device();
         let buffer = storage(device, "busy", 32)?;
+        let text = TEXT.replace("STEPS", &steps.to_string());
         scoped(device, "busy", 0, || {
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some("busy"),
-                source: wgpu::ShaderSource::Wgsl(TEXT.into()),
+                source: wgpu::ShaderSource::Wgsl(text.into()),
             });
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some("busy"),
@@ -57,11 +56,12 @@ impl Busy {
                     resource: buffer.as_entire_binding(),
                 }],
             });
-            Some(Self {
+            Self {
                 pipeline,
                 bind_group,
+                workgroups,
                 dispatches: 1,
-            })
+            }
         })
     }
 
@@ -76,7 +76,7 @@ impl Busy {
         pass.set_pipeline(&self.pipeline);
         pass.set_bind_group(0, &self.bind_group, &[]);
         for _ in 0..self.dispatches {
-            pass.dispatch_workgroups(WORKGROUPS, 1, 1);
+            pass.dispatch_workgroups(self.workgroups, 1, 1);
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Copies {
     sets: Vec<Vec<Piece>>,
     /// Bytes read and written by one copy.
     pub bytes: u64,
+    /// The number of runs in a sample.
+    repeats: usize,
 }
 
 struct Piece {
@@ -124,6 +126,7 @@ impl Copier {
     pub fn prepare(
         &self,
         bytes: u64,
+        repeats: usize,
         clock: &Clock,
         pattern: &wgpu::Buffer,
     ) -> Result<Copies, Error> {
@@ -137,6 +140,7 @@ impl Copier {
         let copies = Copies {
             sets,
             bytes: 2 * half,
+            repeats,
         };
         // Touches all memory, and reports any complaint of wgpu's.
         for index in 0..copies.sets.len() {
@@ -220,15 +224,17 @@ impl Copier {
         copies: &Copies,
         turn: usize,
     ) -> Result<Duration, Error> {
-        clock.gpu(|encoder| self.record(encoder, choice, copies, turn))
+        clock.gpu(copies.repeats, turn, &|encoder, run| {
+            self.record(encoder, choice, copies, run);
+        })
     }
 
     /// The median of `copy_buffer_to_buffer`, in milliseconds.
     pub fn plain(&self, clock: &Clock, copies: &Copies, rounds: Rounds) -> Result<f64, Error> {
         let mut samples = Vec::new();
         for turn in 0..rounds.0.unwrap_or(TRIALS) {
-            samples.push(clock.gpu(|encoder| {
-                for piece in copies.set(turn as usize) {
+            samples.push(clock.gpu(copies.repeats, turn as usize, &|encoder, run| {
+                for piece in copies.set(run) {
                     encoder.copy_buffer_to_buffer(&piece.from, 0, &piece.to, 0, piece.bytes);
                 }
             })?);

@@ -4,6 +4,7 @@ use super::operators::{Groups, Op, Ops, ops};
 use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
 use crate::failure::Failure;
+use bytesize::ByteSize;
 use clap::Args;
 use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Through};
 
@@ -34,6 +35,10 @@ pub struct Selection {
     #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
         default_value = "none")]
     pub activation: Activation,
+    /// The adapter's last-level cache, like 40MB: if batch norm's inputs are larger, its limit counts their second reading
+    /// [default: unknown; the limit counts every tensor once]
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<ByteSize>,
 }
 
 impl Choice for DType {
@@ -108,6 +113,7 @@ impl Selection {
                                 false => ParamGrads::Both,
                             },
                             activation: self.activation,
+                            cache: self.cache.map(|size| size.as_u64()),
                         };
                         if !cases.contains(&case) {
                             cases.push(case);

@@ -221,6 +221,8 @@ pub struct Case {
     pub statistics: Through,
     pub param_grads: ParamGrads,
     pub activation: Activation,
+    /// The bytes of the adapter's last-level cache, if they are known.
+    pub cache: Option<u64>,
 }
 
 impl Case {
@@ -302,6 +304,18 @@ impl Case {
         }
     }
 
+    /// The multiple of n that has to be moved: each tensor once, but batch norm's inputs twice if the cache cannot hold
+    /// them between its two readings.
+    pub fn limit(&self) -> Option<u64> {
+        let inputs = self.bytes(self.op.large_tensors() - 1);
+        let exceeded = self.cache.is_some_and(|cache| inputs > cache);
+        let mut models = self.models().iter().copied();
+        match self.op.groups() {
+            Groups::Channels if exceeded => models.next(),
+            _ => models.last(),
+        }
+    }
+
     /// The bytes that the accompanying copies move: those of the plain model.
     pub fn copied_bytes(&self) -> u64 {
         self.bytes(self.models().first().copied().unwrap_or(0))
@@ -360,6 +374,7 @@ mod tests {
             statistics: Through::Batch,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
+            cache: None,
         };
         assert_eq!(case(DataFormat::Ncx).dims(), [2, 3, 4, 5]);
         assert_eq!(case(DataFormat::Nxc).dims(), [2, 4, 5, 3]);
@@ -378,6 +393,7 @@ mod tests {
             statistics,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
+            cache: None,
         };
         let (batch, constant) = (Through::Batch, Through::Constant);
         for (op, statistics, times) in [

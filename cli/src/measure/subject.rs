@@ -4,6 +4,7 @@ use super::device::{scoped, storage};
 use super::rotation::{self, MEAN};
 use super::sets::Case;
 use super::timing::Clock;
+use std::time::Duration;
 use wgpu_norm::memory;
 use wgpu_norm::{Bound, DType, Element, Error, Format, GpuContext, Plan, Tensor, TensorUse};
 
@@ -117,6 +118,11 @@ impl Subject {
             })??;
         }
         Ok(())
+    }
+
+    /// A sample, the mean of some runs.
+    pub fn time(&self, clock: &Clock, repeats: usize, turn: usize) -> Result<Duration, Error> {
+        clock.gpu(repeats, turn, &|encoder, run| self.record(encoder, run))
     }
 
     /// Records one run on the set whose turn it is.

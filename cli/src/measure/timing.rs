@@ -3,6 +3,7 @@
 
 use super::busy::Busy;
 use super::device::{gpu_error, scoped, storage};
+use crate::results::Stamps;
 use crate::results::summary::median;
 use std::time::{Duration, Instant};
 use wgpu_norm::{Error, GpuContext};
@@ -14,6 +15,8 @@ pub struct Clock {
     timestamps: Option<Timestamps>,
     /// Work to run before whatever timestamps measure.
     busy: Option<Busy>,
+    /// A buffer that wgpu believes each run in a row to write, so that it begins after the end of the one before.
+    chain: wgpu::Buffer,
 }
 
 struct Timestamps {
@@ -26,8 +29,21 @@ struct Timestamps {
 /// Bytes of two timestamps.
 const PAIR: u64 = 16;
 
+/// Records a run; its number chooses the buffers whose turn it is.
+type Record<'a> = dyn Fn(&mut wgpu::CommandEncoder, usize) + 'a;
+
 /// The number of recordings timed in a row.
 const RECORDINGS: usize = 200;
+
+/// A run of fewer milliseconds is repeated between two timestamps, which take microseconds themselves, until all take
+/// as many as this.
+const SHORT: f64 = 0.05;
+const REPEATED: f64 = 0.5;
+const MOST_REPEATS: f64 = 64.0;
+
+/// Dispatches that do nothing: how many follow a first one in a sample, and samples.
+const FURTHER: u32 = 16;
+const SAMPLES: usize = 21;
 
 /// The times of a plain submission.
 #[derive(Clone, Copy, Debug)]
@@ -43,28 +59,24 @@ impl Clock {
         let (device, queue) = (gpu.device().clone(), gpu.queue().clone());
         let needed =
             wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
-        let timestamps = if device.features().contains(needed) {
-            Some(Timestamps::new(&device, &queue)?)
-        } else {
-            None
-        };
+        let timestamps = device.features().contains(needed);
+        let timestamps = timestamps.then(|| Timestamps::new(&device, &queue));
+        let chain = storage(&device, "chain", 1 << 22)?;
         let mut clock = Self {
             device,
             queue,
-            timestamps,
+            timestamps: timestamps.transpose()?,
             busy: None,
+            chain,
         };
-        if clock.timestamps.is_some() {
-            // A driver whose timestamps do not advance while work is done counts as having none.
-            let work = storage(&clock.device, "work", 1 << 22)?;
-            let time = clock.stamped(|encoder| encoder.clear_buffer(&work, 0, None))?;
-            if time.is_none() {
-                clock.timestamps = None;
-            }
+        // A driver whose timestamps do not advance while work is done counts as having none.
+        let time = clock.stamped(|encoder| encoder.clear_buffer(&clock.chain, 0, None))?;
+        if time.is_none() {
+            clock.timestamps = None;
         }
-        if clock.has_timestamps()
-            && let Some(mut busy) = Busy::new(gpu)?
-        {
+        let is_gpu = gpu.adapter_info().device_type != wgpu::DeviceType::Cpu;
+        if clock.has_timestamps() && is_gpu {
+            let mut busy = Busy::new(gpu, 1024, 16384)?;
             // The first dispatch may still compile, and the clock may still be low.
             for _ in 0..3 {
                 if let Some(one) = clock.stamped(|encoder| busy.record(encoder))? {
@@ -119,14 +131,51 @@ impl Clock {
         median_ms(&samples)
     }
 
-    /// The time of the recorded work: between timestamps around it, else from submission to completion.
-    pub fn gpu(&self, record: impl Fn(&mut wgpu::CommandEncoder)) -> Result<Duration, Error> {
-        if self.has_timestamps()
-            && let Some(time) = self.stamped(&record)?
-        {
-            return Ok(time);
+    /// The time of a run among `repeats`, each after the end of the one before: between timestamps around all, else
+    /// from submission to completion. `turn` counts such samples.
+    pub fn gpu(&self, repeats: usize, turn: usize, record: &Record) -> Result<Duration, Error> {
+        let all = |encoder: &mut wgpu::CommandEncoder| {
+            for run in 0..repeats {
+                let chained = wgpu::BufferTransition {
+                    buffer: &self.chain,
+                    state: wgpu::BufferUses::STORAGE_READ_WRITE,
+                };
+                encoder.transition_resources([chained].into_iter(), [].into_iter());
+                record(encoder, turn * repeats + run);
+            }
+        };
+        let time = match self.stamped(all)? {
+            Some(time) => time,
+            None => self.wall(all)?.total,
+        };
+        Ok(time.div_f64(repeats as f64))
+    }
+
+    /// The median in milliseconds of samples of a single run.
+    fn single_ms(&self, samples: usize, record: &Record) -> Result<f64, Error> {
+        let samples = (0..samples).map(|turn| self.gpu(1, turn, record));
+        Ok(median_ms(&samples.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// The number of runs to time between two timestamps: one, unless it is short.
+    pub fn repeats(&self, record: &Record) -> Result<usize, Error> {
+        let one = self.single_ms(3, record)?;
+        if !self.has_timestamps() || one >= SHORT {
+            return Ok(1);
         }
-        Ok(self.wall(record)?.total)
+        Ok((REPEATED / one).clamp(1.0, MOST_REPEATS) as usize)
+    }
+
+    /// The times of dispatches that do nothing.
+    pub fn stamps(&self, gpu: &GpuContext) -> Result<Stamps, Error> {
+        let mut nothing = Busy::new(gpu, 1, 0)?;
+        let first = self.single_ms(SAMPLES, &|encoder, _| nothing.record(encoder))?;
+        nothing.dispatches += FURTHER;
+        let all = self.single_ms(SAMPLES, &|encoder, _| nothing.record(encoder))?;
+        Ok(Stamps {
+            first_us: first * 1e3,
+            further_us: (all - first) * 1e3 / f64::from(FURTHER),
+        })
     }
 
     /// The time between two timestamps; none if the GPU's clock did not advance.
@@ -237,4 +286,31 @@ pub fn gb_per_s(bytes: u64, ms: f64) -> f64 {
 /// Milliseconds.
 pub fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn samples_go_on_with_the_turns_of_those_before() {
+        let gpu = pollster::block_on(GpuContext::new()).unwrap();
+        let clock = Clock::new(&gpu).unwrap();
+        let nothing = Busy::new(&gpu, 1, 0).unwrap();
+        let runs = RefCell::new(Vec::new());
+        for turn in 0..3 {
+            let record = |encoder: &mut _, run| {
+                runs.borrow_mut().push(run);
+                nothing.record(encoder);
+            };
+            clock.gpu(4, turn, &record).unwrap();
+        }
+        // A GPU whose clock did not advance is measured once more.
+        let mut runs = runs.into_inner();
+        runs.sort_unstable();
+        runs.dedup();
+        assert_eq!(runs, (0..12).collect::<Vec<_>>());
+    }
 }

@@ -28,6 +28,8 @@ pub struct Trial {
 struct Prepared {
     case: Case,
     inputs: Inputs,
+    /// The number of runs in a sample.
+    repeats: usize,
     /// The times in milliseconds of plans that were measured. Many sizes leave a case's plan as it is.
     known: Vec<(Plan, f64)>,
 }
@@ -100,6 +102,7 @@ impl Prepared {
         Ok(Self {
             case: case.clone(),
             inputs,
+            repeats: clock.repeats(&|encoder, run| subject.record(encoder, run))?,
             known: Vec::new(),
         })
     }
@@ -147,7 +150,7 @@ impl Prepared {
         let subject = self.inputs.bind(gpu, &plan)?;
         let mut samples = Vec::new();
         for turn in 0..=rounds as usize {
-            let time = clock.gpu(|encoder| subject.record(encoder, turn))?;
+            let time = subject.time(clock, self.repeats, turn)?;
             // The first may still compile.
             if turn > 0 {
                 samples.push(time);
@@ -181,8 +184,8 @@ impl Prepared {
         let mut samples = (Vec::new(), Vec::new());
         for turn in 0..=2 * rounds as usize {
             let times = (
-                clock.gpu(|encoder| subjects.0.record(encoder, 2 * turn))?,
-                clock.gpu(|encoder| subjects.1.record(encoder, 2 * turn + 1))?,
+                subjects.0.time(clock, self.repeats, 2 * turn)?,
+                subjects.1.time(clock, self.repeats, 2 * turn + 1)?,
             );
             if turn > 0 {
                 samples.0.push(times.0);

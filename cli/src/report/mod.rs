@@ -60,7 +60,8 @@ pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
     let progress = Progress::new();
     // The library's warnings go to stderr.
     let gpu = progress.suspend(|| args.open())?;
-    let results = Results::new(&gpu, Clock::new(&gpu)?.method());
+    let clock = Clock::new(&gpu)?;
+    let results = Results::new(&gpu, clock.method(), clock.stamps(&gpu)?);
     let mut run = Run {
         command,
         args,

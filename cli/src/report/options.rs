@@ -33,7 +33,7 @@ pub struct Report {
     pub rounds: Option<u32>,
     /// Measure nothing: rewrite DIR's report.md and report.svg from its report.json
     #[arg(long, conflicts_with_all = ["minutes", "part", "op", "dtype", "data_format", "shape", "statistics",
-        "param_grads", "activation", "rounds", "adapter", "backend", "profile", "algorithm"])]
+        "param_grads", "activation", "cache", "rounds", "adapter", "backend", "profile", "algorithm"])]
     pub redraw: bool,
 }
 

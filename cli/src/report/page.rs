@@ -115,6 +115,8 @@ impl Page {
                 },
             ),
         ];
+        let stamps = results.stamps.iter();
+        facts.extend(stamps.map(|stamps| ("fixed costs", stamps.to_string())));
         if let Some(pytorch) = &data.pytorch {
             let Pytorch {
                 version,
@@ -152,7 +154,7 @@ impl Page {
                 "Fraction of the copy bandwidth: the model's bytes, relative to what a copy kernel moves in the same \
                  time. At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once \
                  can reach 1.67. At 3n, a forward pass's plain model, src counts twice; a kernel that reads it once \
-                 can reach 1.5.\n",
+                 can reach 1.5. The limit counts what has to be moved; its column has geometric means.\n",
             );
             self.head(&columns(
                 &[
@@ -164,6 +166,7 @@ impl Page {
                     "median",
                     "lowest",
                     "<shape",
+                    "limit",
                 ],
                 pytorch.map(|_| "times as fast as PyTorch"),
             ));
@@ -179,6 +182,7 @@ impl Page {
                     digits(fractions.map(|f| f.median), 2),
                     digits(lowest.map(|(fraction, _)| fraction), 2),
                     lowest.map_or(String::new(), |(_, row)| row.times_shape()),
+                    digits(fractions.and_then(|f| f.of_limit), 2),
                 ];
                 cells.extend(pytorch.map(|_| versus(&group.rows)));
                 self.cells(&cells);
@@ -445,6 +449,7 @@ mod tests {
             date: "1970-01-01T00:00:00Z".to_owned(),
             timing: "GPU timestamps".to_owned(),
             profile: "workgroup=8".to_owned(),
+            stamps: None,
             copy_gb_per_s: None,
             around: None,
             rows: Vec::new(),
@@ -524,7 +529,7 @@ mod tests {
         }
         let page = markdown(&data);
         for text in [
-            "| batch-norm | NCX | f16 | 5n | 1 | 0.10 | 0.10 | 4×8×16×16 |",
+            "| batch-norm | NCX | f16 | 5n | 1 | 0.10 | 0.10 | 4×8×16×16 | 0.17 |",
             "### batch-norm NCX\n\n| shape | f32, µs | of copy | f16, µs | of copy | kernels, f32 |",
             "| 4×8×16×16 | 500.0 | 0.10 | 500.0 | 0.10 | channels_first_fused |",
             "### small batch-norm NCX\n\n| shape | f32, µs | over empty, µs |",

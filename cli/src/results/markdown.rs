@@ -31,6 +31,7 @@ pub fn all(results: &Results) -> String {
             )));
         }
     }
+    lines.extend(results.stamps.iter().map(item));
     lines.extend(results.around.iter().map(item));
     lines.push(String::new());
     lines.join("\n")
@@ -54,14 +55,14 @@ pub fn tables(rows: &[Row]) -> String {
         lines.push(String::new());
     };
     table(
-        "| operator | shape | type | format | time, ms | wall, ms | copy, GB/s | of copy at 5n | at 3n \
-         | at 2n | record, µs | dispatches | workspace, bytes | kernels |",
+        "| operator | shape | type | format | time, ms | repeats | wall, ms | copy, GB/s | of copy at 5n | at 3n \
+         | at 2n | limit | record, µs | dispatches | workspace, bytes | kernels |",
         large,
         bandwidth,
     );
     table(
         "| operator | shape | type | format | over an empty submission, µs | empty submission, µs | \
-         wall, µs | time, µs | record, µs | dispatches | kernels |",
+         wall, µs | time, µs | repeats | record, µs | dispatches | kernels |",
         small,
         latency,
     );
@@ -79,35 +80,34 @@ fn subject(row: &Row) -> String {
 }
 
 fn bandwidth(row: &Row) -> String {
-    let fraction = |times| {
-        let model = row.model(times);
-        digits(model.and_then(|m| m.fraction_of_copy), 2)
-    };
+    let fraction = |times| digits(row.fraction_at(times), 2);
     format!(
-        "{}| {:.3} | {:.3} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
+        "{}| {:.3} | {} | {:.3} | {} | {} | {} | {} | {} | {:.1} | {} | {} | {} |",
         subject(row),
         row.time_ms,
+        digits(row.repeats.map(|runs| runs as f64), 0),
         row.wall_ms,
         digits(row.copy_gb_per_s, 1),
         fraction(5),
         fraction(3),
         fraction(2),
+        digits(row.fraction_of_limit(), 2),
         row.record_us,
         row.dispatches,
-        row.workspace_bytes
-            .map_or(String::new(), |bytes| bytes.to_string()),
+        digits(row.workspace_bytes.map(|bytes| bytes as f64), 0),
         plain(&row.kernel)
     )
 }
 
 fn latency(row: &Row) -> String {
     format!(
-        "{}| {} | {} | {:.1} | {:.1} | {:.1} | {} | {} |",
+        "{}| {} | {} | {:.1} | {:.1} | {} | {:.1} | {} | {} |",
         subject(row),
         digits(row.over_empty_ms.map(|ms| ms * 1e3), 1),
         digits(row.empty_submission_ms.map(|ms| ms * 1e3), 1),
         row.wall_ms * 1e3,
         row.time_ms * 1e3,
+        digits(row.repeats.map(|runs| runs as f64), 0),
         row.record_us,
         row.dispatches,
         plain(&row.kernel)

@@ -45,6 +45,7 @@ pub struct Results {
     /// The method by which times were taken.
     pub timing: String,
     pub profile: String,
+    pub stamps: Option<Stamps>,
     /// The copy bandwidth of the largest case, where caches help least.
     pub copy_gb_per_s: Option<f64>,
     pub around: Option<Around>,
@@ -72,6 +73,22 @@ pub struct Around {
     pub host_slices_bytes: u64,
 }
 
+/// The times of dispatches that do nothing, in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamps {
+    /// One alone, with the timestamps around it.
+    pub first_us: f64,
+    /// What each further one adds that waits for the one before.
+    pub further_us: f64,
+}
+
+impl fmt::Display for Stamps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, more) = (self.first_us, self.further_us);
+        write!(f, "empty dispatches: {first:.1} µs, then {more:.1} each")
+    }
+}
+
 impl fmt::Display for Around {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -91,7 +108,7 @@ impl fmt::Display for Around {
 
 impl Results {
     /// Results on this adapter, without any measurement yet.
-    pub fn new(gpu: &GpuContext, timing: &str) -> Self {
+    pub fn new(gpu: &GpuContext, timing: &str, stamps: Stamps) -> Self {
         let info = gpu.adapter_info();
         Self {
             adapter: info.name,
@@ -104,6 +121,7 @@ impl Results {
             date: date::now(),
             timing: timing.to_owned(),
             profile: gpu.profile().tuning.to_string(),
+            stamps: Some(stamps),
             copy_gb_per_s: None,
             around: None,
             rows: Vec::new(),
@@ -181,6 +199,7 @@ mod tests {
             date: "1970-01-01T00:00:00Z".to_owned(),
             timing: "GPU timestamps".to_owned(),
             profile: "workgroup=8".to_owned(),
+            stamps: None,
             copy_gb_per_s: None,
             around: Some(Around {
                 case: "batch-norm 4x8x16x16 f32 NCX".to_owned(),

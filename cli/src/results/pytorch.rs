@@ -24,6 +24,8 @@ pub struct Timed {
     pub params_dtype: Option<String>,
     /// The gradient's GPU time, and the time from the host's call to its end.
     pub time_ms: f64,
+    /// The number of runs between two events.
+    pub repeats: Option<u64>,
     pub wall_ms: Option<f64>,
     pub forward_ms: Option<f64>,
 }

@@ -17,6 +17,8 @@ pub struct Row {
     #[serde(default = "no_activation")]
     pub activation: String,
     pub samples: Option<u64>,
+    /// The number of runs between two timestamps; `time_ms` is the mean of a sample's.
+    pub repeats: Option<u64>,
     pub time_ms: f64,
     pub wall_ms: f64,
     pub empty_submission_ms: Option<f64>,
@@ -33,6 +35,8 @@ pub struct Row {
     pub copy_buffer_gb_per_s: Option<f64>,
     /// The models that apply, the plain one first.
     pub models: Vec<Model>,
+    /// The model of what has to be moved.
+    pub limit_times: Option<u64>,
     pub kernel: String,
     pub dispatches: u64,
     pub workspace_bytes: Option<u64>,
@@ -79,6 +83,16 @@ impl Row {
             [plain, .., once] => Some(plain.times as f64 / once.times as f64),
             _ => None,
         }
+    }
+
+    /// The fraction of the copy bandwidth under a model.
+    pub fn fraction_at(&self, times: u64) -> Option<f64> {
+        self.model(times)?.fraction_of_copy
+    }
+
+    /// The same under the model of what has to be moved.
+    pub fn fraction_of_limit(&self) -> Option<f64> {
+        self.fraction_at(self.limit_times?)
     }
 
     /// The fraction of the copy bandwidth under the plain model if the case took `ms`.
@@ -135,6 +149,7 @@ impl Row {
             param_grads: "both".to_owned(),
             activation: no_activation(),
             samples: Some(7),
+            repeats: Some(1),
             time_ms: number,
             wall_ms: 2.0 * number,
             empty_submission_ms: Some(number / 3.0),
@@ -146,6 +161,7 @@ impl Row {
             portable_copy_gb_per_s: Some(number / 17.0),
             copy_buffer_gb_per_s: Some(number / 19.0),
             models: vec![model(5), model(3)],
+            limit_times: Some(3),
             kernel: "channels_first_fused".to_owned(),
             dispatches: 1,
             workspace_bytes: Some(768),

@@ -21,6 +21,8 @@ pub struct Fractions<'a> {
     pub geometric_mean: f64,
     /// The geometric mean relative to the best copy by 32-bit words; none if that is unknown.
     pub of_portable: Option<f64>,
+    /// The geometric mean by what has to be moved.
+    pub of_limit: Option<f64>,
     pub lowest: (f64, &'a Row),
 }
 
@@ -72,10 +74,12 @@ impl<'a> Fractions<'a> {
             Some(fraction * row.copy_gb_per_s? / row.portable_copy_gb_per_s?)
         };
         let of_portable: Option<Vec<f64>> = fractions.iter().map(of_portable).collect();
+        let of_limit: Option<Vec<f64>> = rows.iter().map(|row| row.fraction_of_limit()).collect();
         Some(Self {
             median: median(&values),
             geometric_mean: geometric_mean(values.iter().copied()),
             of_portable: of_portable.map(|values| geometric_mean(values.into_iter())),
+            of_limit: of_limit.map(|values| geometric_mean(values.into_iter())),
             lowest: *lowest,
         })
     }
@@ -94,6 +98,9 @@ impl fmt::Display for Group<'_> {
             "{:.2} of copy bandwidth at {}n (geometric mean of {count}; median {:.2}), lowest {lowest:.2}: {}",
             fractions.geometric_mean, self.times, fractions.median, row.shape,
         )?;
+        if let Some(of_limit) = fractions.of_limit {
+            write!(f, "; {of_limit:.2} by the limit")?;
+        }
         match fractions.of_portable {
             Some(of_portable) => write!(f, "; {of_portable:.2} of a copy by 32-bit words"),
             None => Ok(()),
@@ -146,6 +153,8 @@ mod tests {
             .collect();
         let want = [("NCX", 3, Some((0.8, 0.3))), ("NXC", 1, Some((0.2, 0.2)))];
         assert_eq!(found, want);
+        let words: Vec<String> = groups.iter().map(Group::to_string).collect();
+        assert!(words[0].contains("; 1.04 by the limit"), "{words:?}");
         assert_eq!(summary(&rows[4..]).len(), 1);
     }
 

@@ -24,8 +24,9 @@ pub fn print_head(results: &Results) -> Result<(), Failure> {
         results.date, results.version, results.timing
     ))?;
     print_line(format_args!("profile {}", results.profile))?;
+    results.stamps.iter().try_for_each(print_line)?;
     stdout::line("")?;
-    stdout::line(head())
+    stdout::line(columns(HEAD.split(',')))
 }
 
 /// Prints everything after the table.
@@ -42,10 +43,7 @@ pub fn print_rest(results: &Results) -> Result<(), Failure> {
             "copy bandwidth, moving as many bytes as the largest case: {copy:.1} GB/s"
         ))?;
     }
-    match &results.around {
-        Some(around) => print_line(around),
-        None => Ok(()),
-    }
+    results.around.iter().try_for_each(print_line)
 }
 
 fn print_line(text: impl Display) -> Result<(), Failure> {
@@ -57,76 +55,39 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// A line of the table, from its cells.
-fn columns(cells: [&str; 18]) -> String {
-    let [
-        op,
-        shape,
-        dtype,
-        format,
-        variant,
-        time,
-        wall,
-        over,
-        five,
-        three,
-        copy,
-        of_five,
-        of_three,
-        of_two,
-        record,
-        dispatches,
-        workspace,
-        kernels,
-    ] = cells;
-    format!(
-        "{op:<20} {shape:<18} {dtype:<4} {format:<6} {variant:<16} {time:>10} {wall:>10} {over:>10} \
-         {five:>7} {three:>7} {copy:>9} {of_five:>7} {of_three:>7} {of_two:>7} {record:>9} {dispatches:>10} \
-         {workspace:>9} {kernels}"
-    )
-}
+/// The columns' names.
+const HEAD: &str = "op,shape,type,format,,time ms,repeats,wall ms,-empty us,MB 5n,MB 3n,copy GB/s,5n/copy,3n/copy,\
+                    2n/copy,limit,record us,dispatches,workspace,kernels";
+const WIDTHS: [usize; 20] = [
+    20, 18, 4, 6, 16, 10, 7, 10, 10, 7, 7, 9, 7, 7, 7, 7, 9, 10, 9, 0,
+];
 
-/// The table's head.
-fn head() -> String {
-    columns([
-        "op",
-        "shape",
-        "type",
-        "format",
-        "",
-        "time ms",
-        "wall ms",
-        "-empty us",
-        "MB 5n",
-        "MB 3n",
-        "copy GB/s",
-        "5n/copy",
-        "3n/copy",
-        "2n/copy",
-        "record us",
-        "dispatches",
-        "workspace",
-        "kernels",
-    ])
+/// A line of the table, from its cells: five of words, then numbers.
+fn columns<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let columns = cells.zip(WIDTHS).enumerate();
+    let padded = columns.map(|(index, (cell, width))| {
+        if index < 5 {
+            format!("{cell:<width$}")
+        } else {
+            format!("{cell:>width$}")
+        }
+    });
+    padded.collect::<Vec<_>>().join(" ")
 }
 
 /// A row of the table.
 pub fn line(row: &Row) -> String {
-    let megabytes = |times| {
-        let model = row.model(times);
-        model.map_or("-".to_owned(), |m| format!("{:.1}", m.bytes as f64 / 1e6))
-    };
-    let fraction = |times| {
-        let model = row.model(times);
-        number(model.and_then(|m| m.fraction_of_copy), 2)
-    };
-    columns([
-        &row.op,
+    let count = |value: Option<u64>| number(value.map(|value| value as f64), 0);
+    let megabytes = |times| number(row.model(times).map(|model| model.bytes as f64 / 1e6), 1);
+    let fraction = |times| number(row.fraction_at(times), 2);
+    let cells = [
+        row.op.as_str(),
         &row.shape,
         &row.dtype,
         row.format(),
         &row.variant(),
         &format!("{:.4}", row.time_ms),
+        &count(row.repeats),
         &format!("{:.4}", row.wall_ms),
         &number(row.over_empty_ms.map(|ms| ms * 1e3), 1),
         &megabytes(5),
@@ -135,10 +96,11 @@ pub fn line(row: &Row) -> String {
         &fraction(5),
         &fraction(3),
         &fraction(2),
+        &number(row.fraction_of_limit(), 2),
         &format!("{:.1}", row.record_us),
         &row.dispatches.to_string(),
-        &row.workspace_bytes
-            .map_or("-".to_owned(), |bytes| bytes.to_string()),
+        &count(row.workspace_bytes),
         &row.kernel,
-    ])
+    ];
+    columns(cells.into_iter())
 }

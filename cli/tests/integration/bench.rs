@@ -79,7 +79,7 @@ fn assert_well_formed(svg: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-const RESULT_NUMBERS: [&str; 12] = [
+const RESULT_NUMBERS: [&str; 14] = [
     "time_ms",
     "wall_ms",
     "empty_submission_ms",
@@ -89,6 +89,8 @@ const RESULT_NUMBERS: [&str; 12] = [
     "copy_buffer_gb_per_s",
     "portable_copy_gb_per_s",
     "samples",
+    "repeats",
+    "limit_times",
     "dispatches",
     "workspace_bytes",
     "record_between_us",
@@ -105,6 +107,9 @@ fn assert_report(report: &Value, results: usize) {
     assert!(date.len() == 20 && date.ends_with('Z'), "{date}");
     for key in ["open_ms", "bind_ms", "first_run_ms", "host_slices_ms"] {
         assert!(report["around"][key].is_number(), "{key}: {report}");
+    }
+    for key in ["first_us", "further_us"] {
+        assert!(report["stamps"][key].is_number(), "{key}: {report}");
     }
     let rows = report["results"].as_array().unwrap();
     assert_eq!(rows.len(), results, "{report}");
@@ -125,6 +130,7 @@ fn assert_report(report: &Value, results: usize) {
         }
         assert!(row["time_ms"].as_f64().unwrap() > 0.0, "{row}");
         assert!(row["dispatches"].as_u64().unwrap() > 0, "{row}");
+        assert!(row["repeats"].as_u64().unwrap() > 0, "{row}");
         for model in row["models"].as_array().unwrap() {
             assert!(model["fraction_of_copy"].as_f64().unwrap() > 0.0, "{row}");
         }
@@ -232,8 +238,8 @@ fn shows_rows_with_unknown_numbers() {
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let table = std::fs::read_to_string(&document).unwrap();
     for line in [
-        "| 0.250 | 0.500 |  |  |  |  | 5.0 | 1 |  | channels_first_fused |",
-        "|  |  | 500.0 | 250.0 | 5.0 | 1 | channels_first_fused |",
+        "| 0.250 |  | 0.500 |  |  |  |  |  | 5.0 | 1 |  | channels_first_fused |",
+        "|  |  | 500.0 | 250.0 |  | 5.0 | 1 | channels_first_fused |",
     ] {
         assert!(table.contains(line), "no '{line}' in: {table}");
     }
@@ -375,6 +381,36 @@ fn forward_passes_by_name() {
         2,
         &["invalid value"],
     );
+}
+
+/// Each tensor counts once, and batch norm's inputs twice where the cache is smaller.
+#[test]
+fn the_limit_knows_the_cache() {
+    let folder = folder("limit");
+    let report = folder.join("a.json");
+    let ops = "batch-norm,batch-norm-forward,batch-norm-inference,layer-norm";
+    let cases = ["--shape", "6x8x50", "--data-format", "NCX", "--op", ops];
+    let file = ["--json", text(&report), "--rounds", "1"];
+    // src has 9600 bytes, and so does diff_dst.
+    for (cache, want) in [
+        (&[][..], [3, 2, 2, 3]),
+        (&["--cache", "20kB"], [3, 2, 2, 3]),
+        (&["--cache", "10kB"], [5, 2, 2, 3]),
+        (&["--cache", "9kB"], [5, 3, 2, 3]),
+    ] {
+        let output = run(&[&cases[..], &file, cache].concat());
+        assert_success(&output);
+        let value = read(&report);
+        assert_report(&value, want.len());
+        let rows = value["results"].as_array().unwrap().iter();
+        let limits: Vec<_> = rows
+            .map(|row| row["limit_times"].as_u64().unwrap())
+            .collect();
+        assert_eq!(limits, want, "{cache:?}");
+        let lines = stdout(&output);
+        assert_eq!(lines.matches(" by the limit").count(), 4, "{lines}");
+        assert!(lines.contains("\nempty dispatches: "), "{lines}");
+    }
 }
 
 #[test]
@@ -592,6 +628,8 @@ fn bad_flags_are_usage_errors() {
         (&["--minutes", "1"], "--tune"),
         (&["--tune", "--minutes", "-1"], "0 to 10080"),
         (&["--from-json", "a", "--rounds", "3"], "--rounds"),
+        (&["--from-json", "a", "--cache", "1MB"], "--cache"),
+        (&["--cache", "large"], "--cache"),
         (
             &["--from-json", "a", "--activation", "relu"],
             "--activation",

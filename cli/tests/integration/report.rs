@@ -113,7 +113,9 @@ fn measures_all_parts_and_draws_them_again() {
     assert!(kinds[..3].iter().all(|kind| kind.1 == Some("f32")));
     assert!(report["adapters"][0]["name"].is_string());
     assert!(report["around"]["open_ms"].is_number());
+    assert!(report["stamps"]["first_us"].is_number());
     for text in [
+        "| fixed costs | empty dispatches: ",
         "| batch-norm | NCX | f32 | 5n | 1 |",
         "![all results](report.svg)",
         "### layer-norm",
@@ -150,7 +152,7 @@ fn measures_all_parts_and_draws_them_again() {
         "results": [{
             "op": row["op"], "shape": row["shape"], "dtype": row["dtype"],
             "data_format": row["data_format"], "params_dtype": "f32",
-            "time_ms": 3.0 * row["time_ms"].as_f64().unwrap(), "wall_ms": 1.0, "forward_ms": 1.0,
+            "time_ms": 3.0 * row["time_ms"].as_f64().unwrap(), "repeats": 20, "wall_ms": 1.0, "forward_ms": 1.0,
         }],
         "skipped": [{ "case": "a case", "reason": "a reason" }],
     });
