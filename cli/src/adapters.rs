@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::stdout;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use wgpu_norm::{DType, Profile};
+use wgpu_norm::{DType, DeviceOptions, GpuContext, Profile};
 
 /// The description of an adapter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub struct Adapter {
     pub kind: String,
     pub driver: String,
     pub element_types: String,
+    #[serde(default)] // older reports lack it
+    pub f16: String,
     pub storage_binding: String,
     pub buffer: String,
     pub storage_buffers: String,
@@ -88,7 +90,13 @@ fn describe(adapter: &wgpu::Adapter, used: &str) -> Adapter {
         (min, max) if min == max => format!("of {max} invocations"),
         (min, max) => format!("of {min} to {max} invocations"),
     };
+    let context = pollster::block_on(GpuContext::from_adapter(adapter, DeviceOptions::default()));
+    let f16 = match context {
+        Ok(gpu) => format!("rounded by {}", gpu.profile().f16_encoder.name()),
+        Err(error) => error.to_string(),
+    };
     Adapter {
+        f16,
         used: used.to_owned(),
         backend: info.backend.to_string(),
         kind: kind.to_owned(),
@@ -118,13 +126,14 @@ impl fmt::Display for Adapter {
 
 impl Adapter {
     /// All fields except the name.
-    pub fn facts(&self) -> [(&'static str, &str); 10] {
+    pub fn facts(&self) -> [(&'static str, &str); 11] {
         [
             ("used", &self.used),
             ("backend", &self.backend),
             ("kind", &self.kind),
             ("driver", &self.driver),
             ("element types", &self.element_types),
+            ("f16", &self.f16),
             ("storage binding", &self.storage_binding),
             ("buffer", &self.buffer),
             ("storage buffers", &self.storage_buffers),

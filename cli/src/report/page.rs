@@ -117,6 +117,8 @@ impl Page {
         ];
         let stamps = results.stamps.iter();
         facts.extend(stamps.map(|stamps| ("fixed costs", stamps.to_string())));
+        let encoder = results.f16_encoder.iter();
+        facts.extend(encoder.map(|encoder| ("f16 is rounded by", encoder.clone())));
         if let Some(pytorch) = &data.pytorch {
             let Pytorch {
                 version,
@@ -449,6 +451,7 @@ mod tests {
             date: "1970-01-01T00:00:00Z".to_owned(),
             timing: "GPU timestamps".to_owned(),
             profile: "workgroup=8".to_owned(),
+            f16_encoder: None,
             stamps: None,
             copy_gb_per_s: None,
             around: None,

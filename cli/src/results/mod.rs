@@ -45,6 +45,8 @@ pub struct Results {
     /// The method by which times were taken.
     pub timing: String,
     pub profile: String,
+    /// How kernels round to f16.
+    pub f16_encoder: Option<String>,
     pub stamps: Option<Stamps>,
     /// The copy bandwidth of the largest case, where caches help least.
     pub copy_gb_per_s: Option<f64>,
@@ -121,6 +123,7 @@ impl Results {
             date: date::now(),
             timing: timing.to_owned(),
             profile: gpu.profile().tuning.to_string(),
+            f16_encoder: Some(gpu.profile().f16_encoder.name().to_owned()),
             stamps: Some(stamps),
             copy_gb_per_s: None,
             around: None,
@@ -199,6 +202,7 @@ mod tests {
             date: "1970-01-01T00:00:00Z".to_owned(),
             timing: "GPU timestamps".to_owned(),
             profile: "workgroup=8".to_owned(),
+            f16_encoder: None,
             stamps: None,
             copy_gb_per_s: None,
             around: Some(Around {

@@ -24,6 +24,8 @@ pub fn print_head(results: &Results) -> Result<(), Failure> {
         results.date, results.version, results.timing
     ))?;
     print_line(format_args!("profile {}", results.profile))?;
+    let mut encoder = results.f16_encoder.iter();
+    encoder.try_for_each(|name| print_line(format_args!("f16 is rounded by {name}")))?;
     results.stamps.iter().try_for_each(print_line)?;
     stdout::line("")?;
     stdout::line(columns(HEAD.split(',')))

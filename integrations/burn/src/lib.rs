@@ -20,6 +20,7 @@
 #![recursion_limit = "256"]
 
 mod device;
+mod f16;
 mod forward;
 pub mod nn;
 mod ops;

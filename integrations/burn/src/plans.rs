@@ -1,6 +1,7 @@
 //! Plans, each made once for an operation on a device.
 
 use crate::device::context;
+use crate::f16::encoder;
 use crate::profile::profile;
 use crate::way::Launch;
 use burn::backend::CubeDevice;
@@ -9,7 +10,7 @@ use burn::tensor::{DType as BurnDType, Shape};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wgpu_norm::export::Dispatch;
-use wgpu_norm::{DType, Error, Format, Operation, ParamGrads, Plan, Tensor, TensorUse};
+use wgpu_norm::{DType, Error, F16Encoder, Format, Operation, ParamGrads, Plan, Tensor, TensorUse};
 
 /// A layer's pass on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,9 +65,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    fn new(pass: &Pass) -> Result<Self, Error> {
+    fn new(pass: &Pass, f16_encoder: F16Encoder) -> Result<Self, Error> {
         let profile = match pass.launch {
-            Launch::Kernels => profile(pass.device.client().properties()),
+            Launch::Kernels => {
+                let mut profile = profile(pass.device.client().properties());
+                profile.f16_encoder = f16_encoder;
+                profile
+            }
             Launch::Submission => context(&pass.device)?.profile().clone(),
         };
         let plan = pass.operation.plan(&profile)?;
@@ -76,12 +81,12 @@ impl Prepared {
         let specs =
             |tensors: Vec<&TensorUse>| tensors.into_iter().map(|used| pass.spec(used)).collect();
         let gradient = |param_grads| {
-            Self::new(&Pass {
+            let pass = Pass {
                 operation: pass.operation.gradient(param_grads)?,
                 differentiated: false,
                 ..pass.clone()
-            })
-            .map(Arc::new)
+            };
+            Self::new(&pass, f16_encoder).map(Arc::new)
         };
         Ok(Self {
             launch: pass.launch,
@@ -122,6 +127,12 @@ const MOST: usize = 4096;
 
 /// The plan of a pass.
 pub fn prepare(pass: Pass) -> Result<Arc<Prepared>, Error> {
+    // The probe waits for the device, so it comes before the lock.
+    let f16_encoder = if pass.data == BurnDType::F16 {
+        encoder(&pass.device)
+    } else {
+        F16Encoder::Integers
+    };
     let mut known = lock(&KNOWN);
     let known = known.get_or_insert_default();
     if let Some(prepared) = known.get(&pass) {
@@ -130,7 +141,7 @@ pub fn prepare(pass: Pass) -> Result<Arc<Prepared>, Error> {
     if known.len() >= MOST {
         known.clear();
     }
-    let prepared = Prepared::new(&pass).map(Arc::new);
+    let prepared = Prepared::new(&pass, f16_encoder).map(Arc::new);
     known.insert(pass, prepared.clone());
     prepared
 }

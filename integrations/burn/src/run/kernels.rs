@@ -7,8 +7,8 @@ use cubecl::ir::attributes::BufferIOAttr;
 use cubecl::prelude::*;
 use cubecl::server::{Handle, KernelArguments, MetadataBindingInfo};
 use cubecl::{CubeKernel, PrecompiledSource};
-use wgpu_norm::Error;
 use wgpu_norm::export::Kernel;
+use wgpu_norm::{Error, F16Encoder};
 
 /// Launches a plan's dispatches.
 pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(), Error> {
@@ -32,17 +32,36 @@ pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(
             u64::from_ne_bytes(bytes)
         });
         let arguments = arguments.with_info(MetadataBindingInfo::custom(words.collect()));
-        let [width, height] = dispatch.workgroups;
-        let kernel = Wgsl {
-            kernel: dispatch.kernel.clone(),
-        };
-        client.launch(
-            Box::new(kernel),
-            CubeCount::Static(width, height, 1),
+        launch(
+            client,
+            dispatch.kernel.clone(),
+            dispatch.workgroups,
             arguments,
         );
     }
     Ok(())
+}
+
+fn launch(client: &Client, kernel: Kernel, workgroups: [u32; 2], arguments: KernelArguments) {
+    let [width, height] = workgroups;
+    let count = CubeCount::Static(width, height, 1);
+    client.launch(Box::new(Wgsl { kernel }), count, arguments);
+}
+
+/// What an encoder's probe makes of its numbers; `None` if the device refuses it.
+pub fn probe(client: &Client, encoder: F16Encoder) -> Option<Vec<u8>> {
+    let kernel = Kernel::f16_probe(encoder);
+    let numbers = F16Encoder::numbers();
+    let length = numbers.len() / 2;
+    // An invocation rounds four numbers, to eight bytes.
+    let workgroups = length as u32 / 8 / kernel.workgroup_size();
+    let numbers = client.create_from_slice(&numbers);
+    let rounded = client.empty(length);
+    let arguments = KernelArguments::new()
+        .with_buffer_io(numbers.binding(), BufferIOAttr::ReadOnly)
+        .with_buffer_io(rounded.clone().binding(), BufferIOAttr::ReadWrite);
+    launch(client, kernel, [workgroups, 1], arguments);
+    Some(client.read_one(rounded).ok()?.to_vec())
 }
 
 /// The size that may be bound of a tensor: CubeCL binds whole words.

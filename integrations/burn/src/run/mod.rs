@@ -3,6 +3,8 @@
 mod kernels;
 mod submission;
 
+pub use kernels::probe;
+
 use crate::plans::Prepared;
 use crate::way::{Launch, count};
 use burn::backend::fusion::custom::TensorSpec;

@@ -1,0 +1,58 @@
+//! How a device's kernels round to f16: by its own conversion, once a probe in CubeCL's queue has shown that it is right.
+
+use crate::run::probe;
+use burn::backend::CubeDevice;
+use cubecl::client::Client;
+use cubecl::ir::{ElemType, FloatKind};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use wgpu_norm::F16Encoder;
+
+static KNOWN: Mutex<Option<HashMap<CubeDevice, F16Encoder>>> = Mutex::new(None);
+
+/// The encoder for a device: probed once on a GPU; integers on software drivers, which calculate with them as fast, and
+/// in browsers, where nothing can be awaited here.
+pub fn encoder(device: &CubeDevice) -> F16Encoder {
+    let client = device.client();
+    let software = client.properties().identity.physical.is_none();
+    if software || cfg!(target_family = "wasm") {
+        return F16Encoder::Integers;
+    }
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    *known
+        .entry(device.clone())
+        .or_insert_with(|| first_right(&client))
+}
+
+/// The first encoder that rounds to nearest even.
+fn first_right(client: &Client) -> F16Encoder {
+    let has_f16 = !client
+        .properties()
+        .type_usage(ElemType::Float(FloatKind::F16))
+        .is_empty();
+    let right = |&encoder: &F16Encoder| match encoder {
+        F16Encoder::Integers => true,
+        F16Encoder::Cast if !has_f16 => false,
+        _ => probe(client, encoder).is_some_and(|rounded| F16Encoder::is_right(&rounded)),
+    };
+    F16Encoder::ALL.into_iter().find(right).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    /// Asks the driver that the tests run on, although it would not be asked otherwise.
+    #[test]
+    fn the_probe_agrees_with_the_kernels_own() {
+        let device = crate::device::cube_device(&Device::default()).unwrap();
+        let client = device.client();
+        let integers = probe(&client, F16Encoder::Integers).unwrap();
+        assert!(F16Encoder::is_right(&integers));
+        let packed = probe(&client, F16Encoder::Pack).unwrap();
+        let first = first_right(&client);
+        assert_eq!(first == F16Encoder::Pack, F16Encoder::is_right(&packed));
+    }
+}
