@@ -21,9 +21,8 @@
 // (optional) read and written; dst, mean, variance written. For groups workspace takes the place of these statistics.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
-#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel, grouped_channels
+#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel, grouped_channels, team_sum
 
-var<workgroup> scratch: array<Total, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of channels
 var<workgroup> totals: array<Total, workgroup_size>;
 
@@ -51,22 +50,17 @@ fn channels_first_fused(
     }
     workgroupBarrier();
 
+    var half = 0u; // of the memory of teams' sums
     for (var turn = 0u; turn < uniforms.tile_channels; turn += planes_at_once) {
         let i = turn + place;
         var sum = Total();
         if i < present {
             sum = sums_of_channel(first + i, i, member);
         }
-        scratch[local] = sum;
-        workgroupBarrier();
-        for (var stride = channel_threads / 2u; stride > 0u; stride /= 2u) {
-            if member < stride {
-                scratch[local] = merge_totals(scratch[local], scratch[local + stride]);
-            }
-            workgroupBarrier();
-        }
+        sum = team_sum(local, channel_threads, half, sum);
+        half = 1u - half;
         if member == 0u && i < uniforms.tile_channels {
-            totals[i] = scratch[local];
+            totals[i] = sum;
         }
         workgroupBarrier();
         // An invocation writes only where it read, so that diff_src may overwrite diff_dst.

@@ -12,7 +12,7 @@
 // writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 
-#import tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum
+#import tiles, threads, body, records, vectors, channels_first, plane_reduce, team_sum
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_reduce(
@@ -43,11 +43,11 @@ fn channels_first_reduce(
         }
     }
 
-    workgroup_sum(local, horizontal_sum(sums));
+    let total = team_sum(local, workgroup_size, 0u, horizontal_sum(sums));
     if local == 0u {
         let split = outer_tile * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;
-        store_workspace(to, words_of_total(scratch[0]));
+        store_workspace(to, words_of_total(total));
     }
 }
 

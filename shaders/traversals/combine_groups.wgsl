@@ -10,10 +10,8 @@
 // Bindings: gamma (optional: 1), beta (optional: 0), gate (optional: 1) for a forward pass read; workspace read and written.
 // Moves a record of each channel in, two for a gradient, and one out.
 
-#import tiles, body, params, records, scalars, one_channel
+#import tiles, body, params, records, scalars, one_channel, sum_across
 #import mixed_channels if mixed, grouped_channels if not mixed
-
-var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn combine_groups(
@@ -39,18 +37,8 @@ fn combine_groups(
     }
     total = merge(total, some);
 
-    if threads > 1u {
-        shared_sums[local] = total;
-        workgroupBarrier();
-        for (var stride = threads / 2u; stride > 0u; stride /= 2u) {
-            if local % threads < stride {
-                shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
-            }
-            workgroupBarrier();
-        }
-        storageBarrier(); // all sums are read before they are replaced
-        total = shared_sums[local - local % threads];
-    }
+    total = sum_across(local, 1u, threads, total);
+    if threads > 1u { storageBarrier(); } // all sums are read before they are replaced
     if 4u * vec4_index >= uniforms.statistics { return; }
 
     let count = min(4u, uniforms.statistics - 4u * vec4_index);

@@ -24,9 +24,7 @@
 // written; diff_gamma, diff_beta, diff_gate, mean, variance, mean_square (optional) written.
 // Moves the partial sums in, 2 C elements out, or 2 C for each subtotal.
 
-#import tiles, body, records, scalars, partials_of_channels if mixed, partials_of_splits if not mixed
-
-var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
+#import tiles, body, records, scalars, sum_across, partials_of_channels if mixed, partials_of_splits if not mixed
 
 @compute @workgroup_size(workgroup_size)
 fn finish(
@@ -70,17 +68,7 @@ fn finish(
         sums = merge(sums, merge(many, some));
     }
 
-    if threads > 1u {
-        shared_sums[local] = sums;
-        workgroupBarrier();
-        for (var stride = threads / 2u; stride > 0u; stride /= 2u) {
-            if local % threads < stride {
-                shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
-            }
-            workgroupBarrier();
-        }
-        sums = shared_sums[local];
-    }
+    sums = sum_across(local, 1u, threads, sums);
     if local % threads > 0u || vec4_index >= vec4s { return; }
     if from_sums {
         sums = Accumulator();

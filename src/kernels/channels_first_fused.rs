@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{GroupSizes, Scalars, TileRange};
-use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsFirstFused {
@@ -56,6 +56,7 @@ impl ChannelsFirstFused {
 
 impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
+    const SUMS: bool = true;
     type Uniforms = ChannelsFirstFusedUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -68,7 +69,10 @@ impl Describe for ChannelsFirstFused {
         let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
         let stores = block.div_ceil(4).div_ceil(workgroup_size);
         let of_groups = u64::from(body.of_groups()) * u64::from(uniforms.groups.group_channels);
-        turns * (1 + tree(group) + reduce) + of_groups + stores + turns * (1 + apply)
+        turns * (1 + sum_of(group, workgroup_size) + reduce)
+            + of_groups
+            + stores
+            + turns * (1 + apply)
     }
 
     /// Elements of neighbouring planes count as 0.

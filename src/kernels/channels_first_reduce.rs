@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::PlaneTiles;
-use super::{Body, Describe, Entry, Kernel, in_blocks, tree};
+use super::{Body, Describe, Entry, Kernel, in_blocks, sum_of};
 
 constants! {
     struct ChannelsFirstReduce {
@@ -46,13 +46,14 @@ impl ChannelsFirstReduce {
 
 impl Describe for ChannelsFirstReduce {
     const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
+    const SUMS: bool = true;
     type Uniforms = ChannelsFirstReduceUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, vectors, _) = self.walk(uniforms, workgroup_size);
         // Each block's outputs are written on the way.
         let of_blocks = in_blocks(vectors, self.vector_vec4s, self.vector_vec4s.into());
-        planes * (1 + of_blocks) + tree(workgroup_size)
+        planes * (1 + of_blocks) + sum_of(workgroup_size, workgroup_size)
     }
 
     /// Elements of neighbouring planes count as 0.

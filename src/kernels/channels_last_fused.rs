@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::Scalars;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsLastFused {
@@ -38,12 +38,13 @@ impl ChannelsLastFused {
 
 impl Describe for ChannelsLastFused {
     const KERNEL: Kernel = Kernel::ChannelsLastFused;
+    const SUMS: bool = true;
     type Uniforms = ChannelsLastFusedUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (thread_rows, rows) = self.walk(uniforms, workgroup_size);
         let of_a_vector = of_a_vector(self.vector_vec4s, false);
-        let sums = u64::from(self.vector_vec4s) * (2 + tree(thread_rows));
+        let sums = u64::from(self.vector_vec4s) * (2 + sum_of(thread_rows, workgroup_size));
         sums + rows.div_ceil(body.block_rows()) * 2 * of_a_vector + 2 * rows * of_a_vector
     }
 

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::ColumnTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsLastReduce {
@@ -35,6 +35,7 @@ uniforms! {
 
 impl Describe for ChannelsLastReduce {
     const KERNEL: Kernel = Kernel::ChannelsLastReduce;
+    const SUMS: bool = true;
     type Uniforms = ChannelsLastReduceUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -45,7 +46,7 @@ impl Describe for ChannelsLastReduce {
         let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
         let coefficients = vectors * (1 + vec4s);
         let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * coefficients);
-        let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
+        let sums = vectors * (1 + vec4s * (1 + sum_of(thread_rows, workgroup_size) + 4));
         let by_channel = u64::from(self.by_channel) * {
             let row = (u64::from(tiles.row_channels) * u64::from(tiles.inner)).max(1);
             let width = 4 * vec4s * u64::from(tiles.width_vectors);

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{BatchTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ColumnsFused {
@@ -41,14 +41,16 @@ uniforms! {
 
 impl Describe for ColumnsFused {
     const KERNEL: Kernel = Kernel::ColumnsFused;
+    const SUMS: bool = true;
     type Uniforms = ColumnsFusedUniforms;
 
     fn iterations(&self, body: Body, _: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_a_vector = of_a_vector(self.vector_vec4s, false);
         let held = u64::from(self.held_rows);
-        let tree = tree(workgroup_size / u64::from(self.threads_per_row.max(1)));
+        let thread_rows = workgroup_size / u64::from(self.threads_per_row.max(1));
+        let sum = sum_of(thread_rows, workgroup_size);
         let again = body.row_reductions() - 1;
-        of_a_vector + 2 * held * (of_a_vector + 4) + tree + again * (1 + held + tree)
+        of_a_vector + 2 * held * (of_a_vector + 4) + sum + again * (1 + held + sum)
     }
 
     fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{GroupSizes, Scalars};
-use super::{Body, Describe, Entry, Kernel, tree};
+use super::{Body, Describe, Entry, Kernel, sum_of};
 
 constants! {
     struct CombineGroups {
@@ -31,11 +31,12 @@ pub(crate) const TIER: u64 = 32;
 
 impl Describe for CombineGroups {
     const KERNEL: Kernel = Kernel::CombineGroups;
+    const SUMS: bool = true;
     type Uniforms = CombineGroupsUniforms;
 
-    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let channels = uniforms.groups.group_channels.div_ceil(self.threads.max(1));
-        u64::from(channels) * (2 + 4) + tree(self.threads)
+        u64::from(channels) * (2 + 4) + sum_of(self.threads, workgroup_size)
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {

@@ -45,6 +45,7 @@ parts! {
     "inverse_deviation"
     "mixed_channels"
     "near_zero"
+    "no_shuffles"
     "one_channel"
     "paired_sums"
     "params"
@@ -63,11 +64,13 @@ parts! {
     "rows_misaligned"
     "rows_split"
     "scalars"
+    "shuffles"
+    "sum_across"
+    "team_sum"
     "thread_rows_sum"
     "threads"
     "tiles"
     "vectors"
-    "workgroup_sum"
 }
 
 /// The defaults for what a body does not define.

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{AxisSizes, Scalars};
-use super::{Body, Describe, Entry, Kernel, tree};
+use super::{Body, Describe, Entry, Kernel, sum_of};
 
 constants! {
     struct Finish {
@@ -61,11 +61,12 @@ uniforms! {
 
 impl Describe for Finish {
     const KERNEL: Kernel = Kernel::Finish;
+    const SUMS: bool = true;
     type Uniforms = FinishUniforms;
 
-    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         u64::from(uniforms.subtotal_partials.div_ceil(self.threads.max(1)))
-            + tree(self.threads)
+            + sum_of(self.threads, workgroup_size)
             + 4
             + u64::from(uniforms.shards)
     }

@@ -133,7 +133,7 @@ pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
     BatchTiles, ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
-pub(crate) use source::{F16_PROBE, MASK_UNIT, Variant, f16_probe};
+pub(crate) use source::{F16_PROBE, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe};
 pub(crate) use uniforms::Uniforms;
 
 use describe::{Constants, Kind, Uniform};
@@ -192,6 +192,8 @@ impl Entry {
 pub(crate) trait Describe: Constants {
     const KERNEL: Kernel;
     type Uniforms: Uniform;
+    /// Whether invocations add up their sums, by subgroups where there are any.
+    const SUMS: bool = false;
 
     /// The most loop iterations that one invocation makes. Loops count as the text has them, none unrolled, and nested
     /// loops with the most iterations that each can make: the invocations that a software driver runs side by side all
@@ -243,6 +245,12 @@ impl Entry {
 /// Steps of a tree of sums over this many invocations.
 fn tree(invocations: impl Into<u64>) -> u64 {
     u64::from(invocations.into().max(1).ilog2())
+}
+
+/// Iterations of a sum over `invocations` of a workgroup: a tree of them, or of a subgroup's and one for each subgroup,
+/// of which there are as many as a subgroup has invocations at most.
+fn sum_of(invocations: impl Into<u64>, workgroup_size: u64) -> u64 {
+    tree(invocations) + workgroup_size.isqrt()
 }
 
 /// Iterations of the loops over one vector's elements: one for each vec4, and if a vec4's elements are done one by one,

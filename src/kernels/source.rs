@@ -14,6 +14,10 @@ pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 /// The name of the constant that says whether rows share words. The functions that read and write tensors depend on it.
 pub(super) const SHARES_WORDS: &str = "shares_words";
 
+/// The names of the constants that say whether invocations add up their sums by subgroups, and how large those are.
+pub(crate) const SUBGROUPS: &str = "subgroups";
+pub(crate) const SUBGROUP_SIZE: &str = "subgroup_size";
+
 /// The name of the constant that says of how many elements the start of a mask's binding is a multiple.
 pub(crate) const MASK_UNIT: &str = "mask_unit";
 

@@ -11,7 +11,7 @@ mod variants;
 
 use super::describe::Value;
 use super::files::{self, PARTS};
-use super::source::SHARES_WORDS;
+use super::source::{SHARES_WORDS, SUBGROUPS};
 use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant};
 use crate::{DType, F16Encoder, Tensor};
 use asked::{asked, traits};
@@ -673,7 +673,8 @@ fn files_import_what_there_is() {
                 assert!(known, "{}: {import:?}", file.path);
                 let flag = |constant| {
                     let mut constants = entry.constants.iter();
-                    constants.any(|own| *own == (constant, Constant::Flag(false)))
+                    let own = constants.any(|own| *own == (constant, Constant::Flag(false)));
+                    own || constant == SUBGROUPS
                 };
                 let has = import.condition.is_none_or(|(constant, _)| flag(constant));
                 assert!(has, "{}: {import:?}", file.path);

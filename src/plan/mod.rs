@@ -39,7 +39,7 @@ pub(crate) use problem::Problem;
 use crate::geometry;
 use crate::kernels::{
     Access, Body, Constant, Describe, Epilogue, GeneralSizes, GroupSizes, Kernel, MASK_UNIT,
-    Uniforms, Variant,
+    SUBGROUP_SIZE, SUBGROUPS, Uniforms, Variant,
 };
 use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, F16Encoder, Profile, Tensor};
@@ -186,6 +186,16 @@ impl Planner<'_> {
         workgroups: [u32; 2],
     ) -> Dispatch {
         let mut constants = kernel.constants();
+        let mut in_a_subgroup = kernel.in_a_subgroup().into();
+        if K::SUMS {
+            // Each invocation can add up the subgroups' sums.
+            let subgroup = self.subgroup(workgroup_size);
+            let few = u64::from(workgroup_size) <= subgroup * subgroup;
+            let subgroup = if few { subgroup } else { 0 };
+            in_a_subgroup = subgroup;
+            constants.push((SUBGROUPS, Constant::Flag(subgroup > 0)));
+            constants.push((SUBGROUP_SIZE, Constant::Size(word(subgroup.max(1)))));
+        }
         if bindings.iter().any(|bound| bound.tensor == Tensor::Mask) {
             let unit = word(windows::mask_unit(self.profile));
             constants.push((MASK_UNIT, Constant::Size(unit)));
@@ -201,7 +211,7 @@ impl Planner<'_> {
             workgroups,
             iterations: kernel.iterations(self.body, uniforms, workgroup_size.into()),
             sequential_adds: kernel.sequential_adds(self.body, uniforms, workgroup_size.into()),
-            in_a_subgroup: kernel.in_a_subgroup().into(),
+            in_a_subgroup,
         }
     }
 }

@@ -1,0 +1,36 @@
+// Sums over teams of neighbouring invocations, in an order that never changes: subgroups, if there are any
+// (`subgroups`), exchange theirs behind one barrier, else invocations add theirs up in a tree.
+
+#import body, threads, shuffles if subgroups, no_shuffles if not subgroups
+
+var<workgroup> team_totals: array<Total, workgroup_size>;
+
+// Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. Where the
+// next call takes the other half of the memory, 0 or 1, nobody overwrites a half that is still read.
+fn team_sum(local: u32, count: u32, half: u32, own: Total) -> Total {
+    var sum = total_of_subgroup(own, count);
+    if count <= subgroup_size { return sum; }
+    let member = thread_of(local, count);
+    if subgroups {
+        let start = half * (workgroup_size / subgroup_size);
+        if local % subgroup_size == 0u { team_totals[start + local / subgroup_size] = sum; }
+        workgroupBarrier();
+        let first = start + (local - member) / subgroup_size;
+        sum = team_totals[first];
+        for (var i = 1u; i < count / subgroup_size; i++) {
+            sum = merge_totals(sum, team_totals[first + i]);
+        }
+        return sum;
+    }
+    team_totals[local] = sum;
+    workgroupBarrier();
+    for (var stride = count / 2u; stride > 0u; stride /= 2u) {
+        if member < stride {
+            team_totals[local] = merge_totals(team_totals[local], team_totals[local + stride]);
+        }
+        workgroupBarrier();
+    }
+    sum = team_totals[local - member];
+    workgroupBarrier(); // they are overwritten by the next call
+    return sum;
+}
