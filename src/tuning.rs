@@ -55,6 +55,9 @@ pub struct Tuning {
     /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or `prefetched_pages`
     /// allows. Each walk writes a partial sum for each column.
     pub row_walk: u32,
+    /// Channels last: the most loads of f32 that an invocation of a reduction has under way before it uses the first, 1
+    /// to 8; in 16 bits, where fewer workgroups share the work, twice as many.
+    pub loads_at_once: u32,
     /// The number of workgroups that keeps the adapter busy: reductions are split until there are as many. Channels
     /// last needs half as many for f32 and a quarter for 16 bits, but at least 64 unless `busy_workgroups` itself is
     /// lower.
@@ -91,6 +94,7 @@ impl Tuning {
         least_row_vec4s: 8,
         row_vec4s: 32,
         row_walk: 8,
+        loads_at_once: 1,
         busy_workgroups: 64,
         tile: 16384,
         prefetched_pages: 16, // of two tensors: 32 at a time
@@ -112,6 +116,7 @@ impl Tuning {
         least_row_vec4s: 3,
         row_vec4s: 4,
         row_walk: 1,
+        loads_at_once: 4,
         busy_workgroups: 1024,
         tile: 4096,
         prefetched_pages: u32::MAX,
@@ -189,7 +194,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields in one place, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 16] {
+    fn fields(&mut self) -> [Field<'_>; 17] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // The bounds are wide: they prevent overflow, not slowness.
         let many = Bounds::any(1, 1 << 24);
@@ -220,6 +225,7 @@ impl Tuning {
                 &mut self.row_vec4s,
             ),
             ("row_walk", many, &mut self.row_walk),
+            ("loads_at_once", Bounds::any(1, 8), &mut self.loads_at_once),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("tile", Bounds::any(64, 1 << 20), &mut self.tile),
             (

@@ -11,11 +11,11 @@ fn sum_across(local: u32, low: u32, high: u32, own: Accumulator) -> Accumulator 
     var sum = sum_of_subgroup(own, low, high);
     let step = max(low, subgroup_size);
     if high <= step { return sum; }
-    let member = local & (high - 1u);
-    let first = local - member + (local & (low - 1u));
     shared_sums[local] = sum;
     workgroupBarrier();
+    let member = local & (high - 1u);
     if subgroups {
+        let first = local - member + (local & (low - 1u));
         sum = shared_sums[first];
         for (var next = step; next < high; next += step) {
             sum = merge(sum, shared_sums[first + next]);
@@ -27,7 +27,7 @@ fn sum_across(local: u32, low: u32, high: u32, own: Accumulator) -> Accumulator 
             }
             workgroupBarrier();
         }
-        sum = shared_sums[first];
+        sum = shared_sums[local - member + (local & (low - 1u))];
     }
     workgroupBarrier(); // they may be overwritten
     return sum;

@@ -22,6 +22,10 @@
 
 #import tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums
 
+alias RowInputs = array<VectorInputs, column_vectors>;
+alias RowBlocks = array<array<Block, vector_vec4s>, column_vectors>;
+alias RowCoefficients = array<array<Coefficients, vector_vec4s>, column_vectors>;
+
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -37,7 +41,7 @@ fn channels_last_reduce(
     let split = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
 
-    var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
+    var coefficients: RowCoefficients;
     var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         var position = position_of(column_of(first, p));
@@ -51,7 +55,7 @@ fn channels_last_reduce(
     for (var row = split * uniforms.tile_rows + thread_row; row < row_end;) {
         var block_end = row_end;
         if in_blocks { block_end = min(row_end, row + block_rows * thread_rows); }
-        var blocks = array<array<Block, vector_vec4s>, column_vectors>();
+        var blocks = RowBlocks();
         if in_blocks {
             for (var p = 0u; p < column_vectors; p++) {
                 let row_start = row_start_of(batch, row);
@@ -63,20 +67,20 @@ fn channels_last_reduce(
                 }
             }
         }
-        for (; row < block_end; row += thread_rows) {
-            let row_start = row_start_of(batch, row);
-            for (var p = 0u; p < column_vectors; p++) {
-                let vector = vector_of(row_start, first, p);
-                var inputs = load_vector_inputs(vector);
-                var outputs = VectorOutputs();
-                for (var k = 0u; k < vector_vec4s; k++) {
-                    let element = element_of(inputs[k], coefficients[p][k]);
-                    let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
-                    blocks[p][k] = accumulate(blocks[p][k], element, inside);
-                    outputs[k] = result_of_constants(element, coefficients[p][k]);
-                }
-                store_in_row(row_start, first, p, outputs);
+        // Several rows are loaded before the first is used, so that more loads are under way.
+        for (; row < block_end && block_end - row > (rows_at_once - 1u) * thread_rows;) {
+            var inputs = array<RowInputs, rows_at_once>();
+            for (var q = 0u; q < rows_at_once; q++) {
+                inputs[q] = load_row(row_start_of(batch, row + q * thread_rows), first);
             }
+            for (var q = 0u; q < rows_at_once; q++) {
+                add_row(&blocks, row_start_of(batch, row), first, inputs[q], &coefficients);
+                row += thread_rows;
+            }
+        }
+        for (; rows_at_once > 1u && row < block_end; row += thread_rows) {
+            let row_start = row_start_of(batch, row);
+            add_row(&blocks, row_start, first, load_row(row_start, first), &coefficients);
         }
         for (var p = 0u; p < column_vectors; p++) {
             for (var k = 0u; k < vector_vec4s; k++) {
@@ -117,6 +121,36 @@ fn channels_last_reduce(
         }
         let to = split * uniforms.channels + batch * uniforms.row_channels + channel;
         store_workspace(uniforms.partials + to, words_of_total(total));
+    }
+}
+
+// The invocation's vectors of a row.
+fn load_row(row_start: u32, first: u32) -> RowInputs {
+    var inputs: RowInputs;
+    for (var p = 0u; p < column_vectors; p++) {
+        inputs[p] = load_vector_inputs(vector_of(row_start, first, p));
+    }
+    return inputs;
+}
+
+// Adds a row to the sums. Where mean and variance are constants, it writes the row's outputs, too.
+fn add_row(
+    blocks: ptr<function, RowBlocks>,
+    row_start: u32,
+    first: u32,
+    row_inputs: RowInputs,
+    coefficients: ptr<function, RowCoefficients>,
+) {
+    var inputs = row_inputs;
+    for (var p = 0u; p < column_vectors; p++) {
+        var outputs = VectorOutputs();
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let element = element_of(inputs[p][k], (*coefficients)[p][k]);
+            let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
+            (*blocks)[p][k] = accumulate((*blocks)[p][k], element, inside);
+            outputs[k] = result_of_constants(element, (*coefficients)[p][k]);
+        }
+        store_in_row(row_start, first, p, outputs);
     }
 }
 

@@ -9,6 +9,8 @@ constants! {
     struct ChannelsLastReduce {
         column_vectors: u32,
         vector_vec4s: u32,
+        /// Rows that are loaded before the first is used.
+        rows_at_once: u32,
         /// There are batches.
         general: bool,
         /// The rows of all batches follow each other.
@@ -53,7 +55,7 @@ impl Describe for ChannelsLastReduce {
             let channels = u64::from(tiles.row_channels).div_ceil(workgroup_size);
             of_vectors + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
         };
-        coefficients + blocks + rows * (1 + of_vectors) + sums + by_channel
+        coefficients + blocks + rows * (3 + vectors + of_vectors) + sums + by_channel
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

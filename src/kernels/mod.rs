@@ -133,7 +133,9 @@ pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
     BatchTiles, ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
-pub(crate) use source::{F16_PROBE, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe};
+pub(crate) use source::{
+    F16_PROBE, MASK_UNIT, ROWS_AT_ONCE, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe,
+};
 pub(crate) use uniforms::Uniforms;
 
 use describe::{Constants, Kind, Uniform};

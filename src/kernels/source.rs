@@ -14,6 +14,9 @@ pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 /// The name of the constant that says whether rows share words. The functions that read and write tensors depend on it.
 pub(super) const SHARES_WORDS: &str = "shares_words";
 
+/// The name of the constant that says how many rows are loaded before the first is used.
+pub(crate) const ROWS_AT_ONCE: &str = "rows_at_once";
+
 /// The names of the constants that say whether invocations add up their sums by subgroups, and how large those are.
 pub(crate) const SUBGROUPS: &str = "subgroups";
 pub(crate) const SUBGROUP_SIZE: &str = "subgroup_size";

@@ -9,6 +9,7 @@ use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Phases, Planner, word};
+use crate::kernels::{Constant, ROWS_AT_ONCE};
 use crate::{Algorithm, Error, Tensor};
 
 /// A reduction that also writes `results`, where it reads diff_dst.
@@ -28,6 +29,12 @@ fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
                 owned: None,
             })
         }));
+    // Results take the registers of further rows.
+    for (name, value) in &mut dispatch.constants {
+        if *name == ROWS_AT_ONCE {
+            *value = Constant::Size(1);
+        }
+    }
     dispatch
 }
 

@@ -10,11 +10,11 @@ use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes,
     check_dispatches, div_ceil, most_vectors, word,
 };
-use crate::Error;
 use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
     ColumnTiles, TileRange,
 };
+use crate::{Activation, Error};
 use std::ops::Range;
 
 /// The most vec4s of a row that an invocation can own.
@@ -429,6 +429,15 @@ impl Planner<'_> {
         )
     }
 
+    /// Rows that an invocation of the reduction loads before it uses the first; half as many where an activation takes
+    /// registers.
+    fn rows_at_once(&self, columns: &Columns) -> u64 {
+        let loads = u64::from(self.profile.tuning.loads_at_once) * 4 / self.data.size().min(4);
+        let computes = self.epilogue.computed(self.body) != Activation::None;
+        let for_a_row = columns.column_vectors << u64::from(self.body.is_gradient());
+        (loads / for_a_row >> u64::from(computes)).max(1)
+    }
+
     /// The reduction of some splits.
     fn reduce_some_columns(
         &self,
@@ -443,6 +452,7 @@ impl Planner<'_> {
         let kernel = ChannelsLastReduce {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
+            rows_at_once: word(self.rows_at_once(columns)),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
