@@ -62,8 +62,8 @@ pub struct Profile {
     pub subgroup_size: u32,
     /// Whether shaders can unpack f16.
     pub f16: bool,
-    /// How kernels round to f16. What the device has not been probed for ([`GpuContext::probe_f16`](crate::GpuContext))
-    /// becomes [`F16Encoder::Integers`] when a context takes the profile.
+    /// How kernels round to f16. A context keeps this only if its device has been probed
+    /// ([`GpuContext::probe_f16`](crate::GpuContext::probe_f16)) and is right, else [`F16Encoder::Integers`].
     pub f16_encoder: F16Encoder,
     /// Whether shaders can use f64.
     pub f64: bool,

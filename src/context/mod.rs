@@ -204,7 +204,8 @@ impl GpuContext {
     /// A context on a caller's device, whose callbacks are left alone. The device must allow four storage buffers in a
     /// shader stage, as wgpu's `Limits::default()` and `Limits::downlevel_defaults()` do; otherwise planning fails with
     /// [`Error::Limit`]. Eight allow the fused kernels, and [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster
-    /// ones. `WGPU_NORM_PROFILE` is ignored; [`Profile::with_env`] makes a profile that follows it.
+    /// ones. `WGPU_NORM_PROFILE` is ignored; [`Profile::with_env`] makes a profile that follows it. f16 is rounded by
+    /// integers until [`probe_f16`](Self::probe_f16) is asked.
     ///
     /// Buffers that are bound later must belong to this very device. A buffer of another device is an error, but wgpu
     /// cannot tell apart the devices of two instances: the caller must not mix them.

@@ -435,7 +435,7 @@ impl Planner<'_> {
         let loads = u64::from(self.profile.tuning.loads_at_once) * 4 / self.data.size().min(4);
         let computes = self.epilogue.computed(self.body) != Activation::None;
         let for_a_row = columns.column_vectors << u64::from(self.body.is_gradient());
-        (loads / for_a_row >> u64::from(computes)).max(1)
+        ((loads / for_a_row) >> u64::from(computes)).max(1)
     }
 
     /// The reduction of some splits.

@@ -151,6 +151,7 @@ fn random_shapes_and_tunings() {
                 least_row_vec4s: 1 + sizes.1 % 5,
                 row_vec4s: 8,
                 row_walk: 1 + sizes.1 % 5,
+                loads_at_once: 1 + sizes.1.ilog2() % 8,
                 busy_workgroups: splits.0,
                 tile: splits.1,
                 prefetched_pages: 1 + sizes.1 % 5,

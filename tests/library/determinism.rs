@@ -71,6 +71,7 @@ const SMALL_UNITS: Tuning = Tuning {
     least_row_vec4s: 1,
     row_vec4s: 2,
     row_walk: 1,
+    loads_at_once: 3,
     busy_workgroups: 64,
     tile: 1024,
     prefetched_pages: 3,

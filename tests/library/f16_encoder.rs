@@ -3,6 +3,7 @@
 use crate::common::{Subject, subjects};
 use std::slice;
 use wgpu_norm::export::Kernel;
+use wgpu_norm::half::f16;
 use wgpu_norm::{DType, F16Encoder, GpuContext};
 
 /// What a text, such as a probe's, makes of the numbers.
@@ -85,4 +86,51 @@ fn a_profile_keeps_what_its_device_has_proven() {
         }
         assert_eq!(Some(best), first, "{}", subject.name);
     }
+}
+
+#[test]
+fn the_numbers_tell_roundings_apart() {
+    let numbers: Vec<f32> = bytemuck::pod_collect_to_vec(&F16Encoder::numbers());
+    let is_right = |round: &dyn Fn(f32) -> f16| {
+        let rounded = numbers
+            .iter()
+            .flat_map(|&number| round(number).to_le_bytes());
+        F16Encoder::is_right(&rounded.collect::<Vec<_>>())
+    };
+    assert!(is_right(&f16::from_f32));
+    let of_nan = |nan: u16| {
+        move |number: f32| {
+            if number.is_nan() {
+                f16::from_bits(nan)
+            } else {
+                f16::from_f32(number)
+            }
+        }
+    };
+    // Another NaN is right, a number is not.
+    assert!(is_right(&of_nan(0xfe01)));
+    assert!(!is_right(&of_nan(0x7c00)));
+    let toward_zero = |number: f32| {
+        let near = f16::from_f32(number);
+        let beyond = near.to_f32().abs() > number.abs();
+        if beyond {
+            f16::from_bits(near.to_bits() - 1)
+        } else {
+            near
+        }
+    };
+    assert!(!is_right(&toward_zero));
+    let without_subnormals = |number: f32| {
+        let near = f16::from_f32(number);
+        if near.is_normal() {
+            near
+        } else {
+            f16::from_f32(near.to_f32() * 0.0)
+        }
+    };
+    assert!(!is_right(&without_subnormals));
+    assert!(!is_right(&|number: f32| f16::from_f32(f32::from_bits(
+        number.to_bits() | 1
+    )))); // ties go up
+    assert!(!F16Encoder::is_right(&[]));
 }

@@ -1,12 +1,15 @@
 //! How a device's kernels round to f16: by its own conversion, once a probe in CubeCL's queue has shown that it is right.
 
-use crate::run::probe;
+use crate::launch::launch;
 use burn::backend::CubeDevice;
 use cubecl::client::Client;
+use cubecl::ir::attributes::BufferIOAttr;
 use cubecl::ir::{ElemType, FloatKind};
+use cubecl::server::KernelArguments;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use wgpu_norm::F16Encoder;
+use wgpu_norm::export::Kernel;
 
 static KNOWN: Mutex<Option<HashMap<CubeDevice, F16Encoder>>> = Mutex::new(None);
 
@@ -37,6 +40,22 @@ fn first_right(client: &Client) -> F16Encoder {
         _ => probe(client, encoder).is_some_and(|rounded| F16Encoder::is_right(&rounded)),
     };
     F16Encoder::ALL.into_iter().find(right).unwrap_or_default()
+}
+
+/// What an encoder's probe makes of its numbers; `None` if the device refuses it.
+fn probe(client: &Client, encoder: F16Encoder) -> Option<Vec<u8>> {
+    let kernel = Kernel::f16_probe(encoder);
+    let numbers = F16Encoder::numbers();
+    let length = numbers.len() / 2;
+    // An invocation rounds four numbers, to eight bytes.
+    let workgroups = length as u32 / 8 / kernel.workgroup_size();
+    let numbers = client.create_from_slice(&numbers);
+    let rounded = client.empty(length);
+    let arguments = KernelArguments::new()
+        .with_buffer_io(numbers.binding(), BufferIOAttr::ReadOnly)
+        .with_buffer_io(rounded.clone().binding(), BufferIOAttr::ReadWrite);
+    launch(client, kernel, [workgroups, 1], arguments);
+    Some(client.read_one(rounded).ok()?.to_vec())
 }
 
 #[cfg(test)]

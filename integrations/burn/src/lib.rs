@@ -22,6 +22,7 @@
 mod device;
 mod f16;
 mod forward;
+mod launch;
 pub mod nn;
 mod ops;
 mod plans;

@@ -3,8 +3,6 @@
 mod kernels;
 mod submission;
 
-pub use kernels::probe;
-
 use crate::plans::Prepared;
 use crate::way::{Launch, count};
 use burn::backend::fusion::custom::TensorSpec;
