@@ -65,7 +65,8 @@ pub struct Binding {
 ///
 /// Every binding is declared `read_write`, so that all of them may be parts of one buffer. The kernel is safe to
 /// compile without bounds checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga accepts it: if the
-/// profile has subgroups, f64 or 64-bit words, the text uses them without `enable`.
+/// profile has subgroups, f64 or 64-bit words, the text uses them without `enable`; with [`F16Encoder::Cast`] it begins
+/// with `enable f16;`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kernel {
     entry_point: &'static str,

@@ -5,7 +5,7 @@ use half::f16;
 /// The invocations of a probe's workgroup.
 pub(crate) const PROBE_WORKGROUP: u32 = 64;
 
-/// How kernels round f32 to f16 where they store it. The bits are the same; a NaN may have other ones.
+/// How kernels round f32 to f16 where they store it. All give the same bits, except for NaN.
 ///
 /// WGSL leaves it to the driver how its own conversions round, so a device is probed before kernels use them:
 /// [`GpuContext::probe_f16`](crate::GpuContext::probe_f16), which [`GpuContext::new`](crate::GpuContext::new) calls on a
@@ -31,14 +31,14 @@ impl F16Encoder {
         match self {
             Self::Integers => "integers",
             Self::Pack => "pack2x16float",
-            Self::Cast => "f16",
+            Self::Cast => "f16 conversion",
         }
     }
 
     /// The numbers that a probe rounds, as the bytes of f32: a multiple of four for each invocation of a workgroup.
     ///
-    /// Each boundary between two values of f16 and a number beside it, subnormals and both infinities among them, with
-    /// both signs in turns; the ends of f32; NaN.
+    /// Each boundary between two values of f16 and a number beside it, with both signs, subnormals and infinities among
+    /// them; the ends of f32; NaN.
     pub fn numbers() -> Vec<u8> {
         bytemuck::cast_slice(&boundaries()).to_vec()
     }
@@ -77,13 +77,13 @@ fn boundaries() -> Vec<f32> {
             f16::from_bits(bits + 1).to_f32()
         };
         let tie = value + (next - value) / 2.0;
-        let beside = if bits % 4 < 2 {
-            tie.next_up()
+        let (above, below) = (tie.next_up(), tie.next_down());
+        // Both halves of a word get ties of both signs above even values and above odd ones.
+        numbers.extend(if bits / 2 % 2 == 0 {
+            [tie, above, -tie, -below]
         } else {
-            tie.next_down()
-        };
-        let sign = if bits % 2 == 0 { 1.0 } else { -1.0 };
-        numbers.extend([sign * tie, sign * beside]);
+            [above, tie, -below, -tie]
+        });
     }
     let whole = 4 * PROBE_WORKGROUP as usize;
     numbers.resize(numbers.len().next_multiple_of(whole), 1.0);

@@ -92,6 +92,7 @@ fn describe(adapter: &wgpu::Adapter, used: &str) -> Adapter {
     };
     let context = pollster::block_on(GpuContext::from_adapter(adapter, DeviceOptions::default()));
     let f16 = match context {
+        Ok(gpu) if !gpu.supports(DType::F16) => "none".to_owned(),
         Ok(gpu) => format!("rounded by {}", gpu.profile().f16_encoder.name()),
         Err(error) => error.to_string(),
     };

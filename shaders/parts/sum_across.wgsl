@@ -6,7 +6,8 @@
 var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 // The sum over the invocations whose indices differ in the bits from `low` to below `high` alone, powers of two. Every
-// invocation calls it with its own share and the same bits, and gets the sum.
+// invocation calls it with its own share and the same bits, and gets the sum. A barrier comes before the memory is
+// used again.
 fn sum_across(local: u32, low: u32, high: u32, own: Accumulator) -> Accumulator {
     var sum = sum_of_subgroup(own, low, high);
     let step = max(low, subgroup_size);
@@ -29,6 +30,5 @@ fn sum_across(local: u32, low: u32, high: u32, own: Accumulator) -> Accumulator 
         }
         sum = shared_sums[local - member + (local & (low - 1u))];
     }
-    workgroupBarrier(); // they may be overwritten
     return sum;
 }

@@ -5,17 +5,16 @@
 
 var<workgroup> team_totals: array<Total, workgroup_size>;
 
-// Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. Where the
-// next call takes the other half of the memory, 0 or 1, nobody overwrites a half that is still read.
-fn team_sum(local: u32, count: u32, half: u32, own: Total) -> Total {
+// Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. A barrier
+// comes before the next call.
+fn team_sum(local: u32, count: u32, own: Total) -> Total {
     var sum = total_of_subgroup(own, count);
     if count <= subgroup_size { return sum; }
     let member = thread_of(local, count);
     if subgroups {
-        let start = half * (workgroup_size / subgroup_size);
-        if local % subgroup_size == 0u { team_totals[start + local / subgroup_size] = sum; }
+        if local % subgroup_size == 0u { team_totals[local / subgroup_size] = sum; }
         workgroupBarrier();
-        let first = start + (local - member) / subgroup_size;
+        let first = (local - member) / subgroup_size;
         sum = team_totals[first];
         for (var i = 1u; i < count / subgroup_size; i++) {
             sum = merge_totals(sum, team_totals[first + i]);
@@ -30,7 +29,5 @@ fn team_sum(local: u32, count: u32, half: u32, own: Total) -> Total {
         }
         workgroupBarrier();
     }
-    sum = team_totals[local - member];
-    workgroupBarrier(); // they are overwritten by the next call
-    return sum;
+    return team_totals[local - member];
 }

@@ -6,5 +6,7 @@
 // Every invocation calls it with its own share, and gets the sums of its columns.
 fn sum_of_thread_rows(local: u32, threads_per_row: u32, own: Accumulator) -> Accumulator {
     if !add_thread_rows { return own; }
-    return sum_across(local, threads_per_row, workgroup_size, own);
+    let sum = sum_across(local, threads_per_row, workgroup_size, own);
+    if workgroup_size > max(threads_per_row, subgroup_size) { workgroupBarrier(); } // the next columns' overwrite them
+    return sum;
 }

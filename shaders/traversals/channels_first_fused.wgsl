@@ -50,15 +50,13 @@ fn channels_first_fused(
     }
     workgroupBarrier();
 
-    var half = 0u; // of the memory of teams' sums
     for (var turn = 0u; turn < uniforms.tile_channels; turn += planes_at_once) {
         let i = turn + place;
         var sum = Total();
         if i < present {
             sum = sums_of_channel(first + i, i, member);
         }
-        sum = team_sum(local, channel_threads, half, sum);
-        half = 1u - half;
+        sum = team_sum(local, channel_threads, sum);
         if member == 0u && i < uniforms.tile_channels {
             totals[i] = sum;
         }

@@ -107,6 +107,9 @@ impl Binder<'_> {
             },
             ..self.dispatch.variant(self.plan.types, access, &bindings)
         };
+        if !variant.fits_subgroups(self.gpu.profile().subgroup_size) {
+            variant.add_without_subgroups();
+        }
         let written: Vec<_> = bound
             .iter()
             .filter(|(binding, _)| variant.writes(binding.tensor))

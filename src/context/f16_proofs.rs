@@ -3,25 +3,22 @@
 use crate::export::Kernel;
 use crate::{Error, F16Encoder, GpuContext};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 /// The results of probes, by adapter and driver.
 static PROBED: Mutex<BTreeMap<(String, F16Encoder), bool>> = Mutex::new(BTreeMap::new());
 
+/// The adapter and its driver; in browsers, which do not name them, the device.
 fn key(device: &wgpu::Device, encoder: F16Encoder) -> (String, F16Encoder) {
-    let wgpu::AdapterInfo {
-        name,
-        vendor,
-        device,
-        driver,
-        driver_info,
-        backend,
-        ..
-    } = device.adapter_info();
-    (
-        format!("{backend} {vendor} {device} {name} {driver} {driver_info}"),
-        encoder,
-    )
+    let info = device.adapter_info();
+    let mut name = format!("{info:?}");
+    if info.backend == wgpu::Backend::BrowserWebGpu {
+        let mut hasher = DefaultHasher::new();
+        device.hash(&mut hasher);
+        name += &hasher.finish().to_string();
+    }
+    (name, encoder)
 }
 
 /// The result of a probe; `None` before it, and where the device cannot compile the conversion.
@@ -43,9 +40,9 @@ pub(super) fn proven(device: &wgpu::Device, encoder: F16Encoder) -> F16Encoder {
 }
 
 impl GpuContext {
-    /// Rounds some 64,000 numbers to f16 by the device's own conversions, once a process for an adapter and its driver,
+    /// Rounds some 127,000 numbers to f16 by the device's own conversions, once a process for an adapter and its driver,
     /// and returns the first that is right to the bit, else integers. [`new`](Self::new) and
-    /// [`from_adapter`](Self::from_adapter) do this on a GPU; for a device of yours:
+    /// [`from_adapter`](Self::from_adapter) do this on a GPU unless a profile is given. For a device of yours:
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -62,6 +59,7 @@ impl GpuContext {
     /// ```
     pub async fn probe_f16(&self) -> F16Encoder {
         let mut right = F16Encoder::Integers;
+        // Both, since a profile may ask for either.
         for encoder in [F16Encoder::Cast, F16Encoder::Pack] {
             if self.is_right(encoder).await {
                 right = encoder;
@@ -78,9 +76,11 @@ impl GpuContext {
         if let Some(known) = probed(device, encoder) {
             return known;
         }
-        // A driver that refuses the conversion has not shown that it is right.
-        let rounded = self.rounded(&Kernel::f16_probe(encoder)).await;
-        let right = rounded.is_ok_and(|rounded| F16Encoder::is_right(&rounded));
+        // A driver that refuses the conversion has not shown that it is right; without memory, another try may.
+        let Ok(rounded) = self.rounded(&Kernel::f16_probe(encoder)).await else {
+            return false;
+        };
+        let right = F16Encoder::is_right(&rounded);
         let mut probed = PROBED.lock().unwrap_or_else(PoisonError::into_inner);
         probed.insert(key(device, encoder), right);
         right
@@ -91,8 +91,9 @@ impl GpuContext {
         let device = self.device();
         let numbers = F16Encoder::numbers();
         let length = numbers.len() / 2;
-        let numbers = self.upload("numbers", &numbers)?;
-        let rounded = self.upload("rounded", &vec![0; length])?;
+        let mut buffers = self.held::<Vec<wgpu::Buffer>>();
+        buffers.push(self.upload("numbers", &numbers)?);
+        buffers.push(self.upload("rounded", &vec![0; length])?);
         let mut objects = self.held::<Option<(wgpu::ComputePipeline, wgpu::BindGroup)>>();
         *objects = Some(self.scoped("probing f16", || {
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
@@ -107,19 +108,14 @@ impl GpuContext {
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
                 cache: None,
             });
+            let entries = (0..).zip(buffers.iter());
+            let entries: Vec<_> = entries
+                .map(|(binding, buffer)| entry(binding, buffer))
+                .collect();
             let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(kernel.entry_point()),
                 layout: &pipeline.get_bind_group_layout(0),
-                entries: &[
-                    wgpu::BindGroupEntry {
-                        binding: 0,
-                        resource: numbers.as_entire_binding(),
-                    },
-                    wgpu::BindGroupEntry {
-                        binding: 1,
-                        resource: rounded.as_entire_binding(),
-                    },
-                ],
+                entries: &entries,
             });
             (pipeline, bind_group)
         })?);
@@ -132,7 +128,14 @@ impl GpuContext {
                 pass.dispatch_workgroups(invocations / kernel.workgroup_size(), 1, 1);
             }
         };
-        let read = self.submit_and_read(record, std::slice::from_ref(&rounded));
+        let read = self.submit_and_read(record, buffers.get(1..).unwrap_or_default());
         Ok(read.await?.into_iter().flatten().collect())
+    }
+}
+
+fn entry(binding: u32, buffer: &wgpu::Buffer) -> wgpu::BindGroupEntry<'_> {
+    wgpu::BindGroupEntry {
+        binding,
+        resource: buffer.as_entire_binding(),
     }
 }

@@ -76,7 +76,8 @@ impl DeviceOptions {
     }
 
     /// Sets the profile that replaces the device's own; `WGPU_NORM_PROFILE` is then ignored. Limits above those of the
-    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it.
+    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it. f16 is rounded as the
+    /// profile says: by integers, unless [`GpuContext::probe_f16`] was asked.
     #[must_use]
     pub fn profile(self, profile: Profile) -> Self {
         Self {
@@ -115,8 +116,7 @@ fn fit(profile: Profile, device: &wgpu::Device) -> Profile {
 impl GpuContext {
     /// The features of wgpu that this crate uses if a device has them: f64, which f64 data need; for speed, sums over
     /// subgroups, conversions to f16, and 64-bit words, with which software drivers move data; and the pipeline cache. A
-    /// device of yours may
-    /// be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    /// device of yours may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
     ///
     /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in workgroups
     /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.

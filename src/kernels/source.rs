@@ -154,6 +154,27 @@ impl Variant {
         self.constants.contains(&(name, Constant::Flag(true)))
     }
 
+    /// Whether subgroups of this size, 0 if there are none, can add up what the planner meant those of its profile to.
+    pub fn fits_subgroups(&self, size: u32) -> bool {
+        self.constants.iter().all(|&constant| match constant {
+            (SUBGROUP_SIZE, Constant::Size(planned)) => {
+                planned == 1 || planned <= size && self.workgroup_size.is_multiple_of(size)
+            }
+            _ => true,
+        })
+    }
+
+    /// Takes the tree, as where there are no subgroups.
+    pub fn add_without_subgroups(&mut self) {
+        for (name, value) in &mut self.constants {
+            match *name {
+                SUBGROUPS => *value = Constant::Flag(false),
+                SUBGROUP_SIZE => *value = Constant::Size(1),
+                _ => {}
+            }
+        }
+    }
+
     /// Whether several invocations store a vec4 of an output, each some words of it.
     fn shares_vec4s(&self) -> bool {
         use Kernel::{ColumnsFused, ColumnsWalk, RowsFused};

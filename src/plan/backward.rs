@@ -29,7 +29,7 @@ fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
                 owned: None,
             })
         }));
-    // Results take the registers of further rows.
+    // Results need registers, so only one row is loaded at a time.
     for (name, value) in &mut dispatch.constants {
         if *name == ROWS_AT_ONCE {
             *value = Constant::Size(1);

@@ -433,8 +433,9 @@ impl Planner<'_> {
     /// registers.
     fn rows_at_once(&self, columns: &Columns) -> u64 {
         let loads = u64::from(self.profile.tuning.loads_at_once) * 4 / self.data.size().min(4);
-        let computes = self.epilogue.computed(self.body) != Activation::None;
-        let for_a_row = columns.column_vectors << u64::from(self.body.is_gradient());
+        let gradient = self.body.is_gradient();
+        let computes = gradient && self.epilogue.computed(self.body) != Activation::None;
+        let for_a_row = columns.column_vectors << u64::from(gradient);
         ((loads / for_a_row) >> u64::from(computes)).max(1)
     }
 

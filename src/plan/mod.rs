@@ -186,13 +186,11 @@ impl Planner<'_> {
         workgroups: [u32; 2],
     ) -> Dispatch {
         let mut constants = kernel.constants();
-        let mut in_a_subgroup = kernel.in_a_subgroup().into();
         if K::SUMS {
             // Each invocation can add up the subgroups' sums.
             let subgroup = self.subgroup(workgroup_size);
             let few = u64::from(workgroup_size) <= subgroup * subgroup;
             let subgroup = if few { subgroup } else { 0 };
-            in_a_subgroup = subgroup;
             constants.push((SUBGROUPS, Constant::Flag(subgroup > 0)));
             constants.push((SUBGROUP_SIZE, Constant::Size(word(subgroup.max(1)))));
         }
@@ -211,7 +209,7 @@ impl Planner<'_> {
             workgroups,
             iterations: kernel.iterations(self.body, uniforms, workgroup_size.into()),
             sequential_adds: kernel.sequential_adds(self.body, uniforms, workgroup_size.into()),
-            in_a_subgroup,
+            in_a_subgroup: kernel.in_a_subgroup().into(),
         }
     }
 }

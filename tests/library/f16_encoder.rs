@@ -129,8 +129,30 @@ fn the_numbers_tell_roundings_apart() {
         }
     };
     assert!(!is_right(&without_subnormals));
-    assert!(!is_right(&|number: f32| f16::from_f32(f32::from_bits(
-        number.to_bits() | 1
-    )))); // ties go up
+    // Ties away from zero, upwards, downwards; in one half of each word alone.
+    let away = |number: f32| f16::from_f32(f32::from_bits(number.to_bits() | 1));
+    assert!(!is_right(&away));
+    assert!(!is_right(&|number: f32| if number > 0.0 {
+        away(number)
+    } else {
+        f16::from_f32(number)
+    }));
+    assert!(!is_right(&|number: f32| if number < 0.0 {
+        away(number)
+    } else {
+        f16::from_f32(number)
+    }));
+    for half in [0, 1] {
+        let index = std::cell::Cell::new(0);
+        let in_a_half = |number: f32| {
+            let place = index.replace(index.get() + 1);
+            if place % 2 == half {
+                away(number)
+            } else {
+                f16::from_f32(number)
+            }
+        };
+        assert!(!is_right(&in_a_half));
+    }
     assert!(!F16Encoder::is_right(&[]));
 }

@@ -128,7 +128,7 @@ const MOST: usize = 4096;
 /// The plan of a pass.
 pub fn prepare(pass: Pass) -> Result<Arc<Prepared>, Error> {
     // The probe waits for the device, so it comes before the lock.
-    let f16_encoder = if pass.data == BurnDType::F16 {
+    let f16_encoder = if pass.data == BurnDType::F16 && pass.launch == Launch::Kernels {
         encoder(&pass.device)
     } else {
         F16Encoder::Integers

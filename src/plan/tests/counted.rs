@@ -1,7 +1,7 @@
 //! Compares the loop iterations that kernels count with those that plans state.
 
 use super::{Random, check_loops, is_set};
-use crate::kernels::{Access, Body, Kernel, Variant};
+use crate::kernels::{Access, Body, Constant, Kernel, SUBGROUPS, Variant};
 use crate::plan::{Dispatch, Plan};
 use crate::{Algorithm, DType, DataFormat, DeviceOptions, GpuContext, Operation, Profile};
 use std::collections::{BTreeMap, HashMap};
@@ -283,7 +283,10 @@ fn kernels_make_no_more_iterations_than_plans_say() {
             (
                 dispatch.kernel,
                 dispatch.body,
-                dispatch.in_a_subgroup > 0 && forms(dispatch.kernel, dispatch.body) > 1,
+                dispatch
+                    .constants
+                    .contains(&(SUBGROUPS, Constant::Flag(true)))
+                    && forms(dispatch.kernel, dispatch.body) > 1,
             )
         };
         for what in &what {
