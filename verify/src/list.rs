@@ -20,7 +20,8 @@ batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny
 batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
 batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
 {batch,group}_norm_{backward,forward}/{5x36x30,9x64x3}/{ncx,nxc}/f32/{gpu/subgroup_size=0,workgroup=32,fused_workgroup=32}
-{batch,layer,group}_norm_{backward,forward,inference}/4x6x44/f16/{gpu,software}/{f16_encoder=0,f16_encoder=1}
+{batch,layer,group}_norm_{backward,forward}/4x6x44/f16/{gpu,software}/{f16_encoder=0,f16_encoder=1}
+{batch,group}_norm_inference/4x6x44/f16/{gpu,software}/{f16_encoder=0,f16_encoder=1}
 batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
 batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
 batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_last/gpu
