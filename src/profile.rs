@@ -281,11 +281,10 @@ impl Profile {
         }
     }
 
-    /// A workgroup size of the tuning, within the adapter's limits, for kernels that use `shared_reals` numbers of
-    /// workgroup memory for each invocation.
-    pub(crate) fn workgroup(&self, size: u32, shared_reals: u64) -> u32 {
-        // Counts numbers as f64, so that the workgroup size does not depend on the type.
-        let shared = u64::from(self.max_workgroup_storage) / (shared_reals * DType::F64.size());
+    /// A workgroup size of the tuning, within the adapter's limits, for kernels that use `shared` bytes of workgroup
+    /// memory for each invocation.
+    pub(crate) fn workgroup(&self, size: u32, shared: u64) -> u32 {
+        let shared = u64::from(self.max_workgroup_storage) / shared.max(1);
         let limit = u64::from(self.max_invocations)
             .min(shared)
             .max(u64::from(SMALLEST_WORKGROUP)) as u32;

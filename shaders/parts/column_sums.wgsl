@@ -2,7 +2,7 @@
 
 #import body, paired_sums
 
-var<workgroup> shared_sums: array<Accumulator, shared_invocations>;
+const summing_invocations: u32 = 1u + (workgroup_size - 1u) * u32(add_thread_rows);
 
 // The number of invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
@@ -10,24 +10,6 @@ fn writers() -> u32 {
     // Invocations `threads_per_row` apart have the same columns; where rows do not begin at vec4s, those four times as
     // far apart.
     return select(min(4u * threads_per_row, workgroup_size), threads_per_row, same_columns);
-}
-
-// The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed
-// order. Every invocation calls it.
-fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
-    let keep = writers();
-    if keep == workgroup_size { return own; }
-    shared_sums[local] = own;
-    workgroupBarrier();
-    for (var stride = workgroup_size / 2u; stride >= keep; stride /= 2u) {
-        if local < stride {
-            shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
-        }
-        workgroupBarrier();
-    }
-    let total = shared_sums[local % keep];
-    workgroupBarrier(); // they are overwritten for the next columns
-    return total;
 }
 
 // Writes a tile's partial sums of four columns from `column` on, as far as they are in the row: two columns to a record

@@ -4,7 +4,6 @@
 
 const same_columns: bool = true; // at the same position in any row, an invocation has the same ones
 const paired_columns: bool = true;
-const shared_invocations: u32 = workgroup_size; // that add up their sums
 
 // gamma and beta of a vec4's columns, from element `first` on; past the row's end, those of its last vec4.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {

@@ -4,7 +4,6 @@
 
 const same_columns: bool = false; // at the same position in another row, an invocation may have others
 const paired_columns: bool = false;
-const shared_invocations: u32 = workgroup_size; // that add up their sums
 
 // gamma and beta of a vec4's columns, from element `first` on, each assembled from two vec4s; 0 after the row's end and
 // before its start, where a buffer may hold anything.

@@ -6,7 +6,6 @@
 
 const same_columns: bool = true; // an invocation has the same ones in every row
 const paired_columns: bool = aligned || !of_samples;
-const shared_invocations: u32 = workgroup_size; // that add up their sums
 
 struct Tile {
     row: u32, // the invocation's first row

@@ -3,7 +3,7 @@
 
 #import body, shuffles if subgroups, no_shuffles if not subgroups
 
-var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, summing_invocations>;
 
 // The sum over the invocations whose indices differ in the bits from `low` to below `high` alone, powers of two. Every
 // invocation calls it with its own share and the same bits, and gets the sum. A barrier comes before the memory is

@@ -56,7 +56,7 @@ fn channels_first_fused(
         if i < present {
             sum = sums_of_channel(first + i, i, member);
         }
-        sum = team_sum(local, channel_threads, sum);
+        sum = team_sum(local, channel_threads, 0u, sum);
         if member == 0u && i < uniforms.tile_channels {
             totals[i] = sum;
         }

@@ -43,7 +43,7 @@ fn channels_first_reduce(
         }
     }
 
-    let total = team_sum(local, workgroup_size, horizontal_sum(sums));
+    let total = team_sum(local, workgroup_size, 0u, horizontal_sum(sums));
     if local == 0u {
         let split = outer_tile * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;

@@ -16,6 +16,8 @@
 
 #import tiles, threads, body, params, scalars, vectors, thread_rows_sum
 
+const summing_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn channels_last_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,

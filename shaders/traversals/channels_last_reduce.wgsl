@@ -20,11 +20,13 @@
 // diff_residual (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward), and n out if diff_src is bound.
 
-#import tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums
+#import tiles, threads, body, records, vectors, channels_last, sum_across, thread_rows_sum, paired_sums
 
 alias RowInputs = array<VectorInputs, column_vectors>;
 alias RowBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 alias RowCoefficients = array<array<Coefficients, vector_vec4s>, column_vectors>;
+
+const summing_invocations: u32 = workgroup_size;
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(

@@ -11,6 +11,8 @@
 
 #import tiles, body, scalars, vectors, columns, thread_rows_sum
 
+const summing_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn columns_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -21,13 +21,7 @@
 // Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the second
 // reading is cached.
 
-#import tiles, body, scalars, vectors, columns, column_sums, paired_sums
-#import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
-
-// Invocations that add up their sums: all, or for no sums one.
-const shared_invocations: u32 = 1u + (workgroup_size - 1u) * u32(reduced);
-
-const threads_per_subgroup: u32 = threads_per_partial; // that add up a row's numbers by shuffles
+#import tiles, body, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
 
 @compute @workgroup_size(workgroup_size)
 fn columns_walk(
@@ -81,26 +75,33 @@ fn columns_walk(
                         blocks[p][k] = begin(first[k]);
                     }
                 }
-                for (var base = start; base < end; base += thread_rows) {
-                    // All invocations take part in the sums of rows. Past the last row, that one stands in and counts 0.
-                    let own = base + thread_row;
-                    let row = min(own, rows.y - 1u);
-                    let param = param_of(batch, row);
-                    let params = params_of_row(param);
-                    let row_start = start_of_row(batch, row);
-                    var total = Accumulator();
-                    for (var p = 0u; p < column_vectors; p++) {
-                        var inputs = load_in_row(row_start, column_of(own_first, p));
-                        for (var k = 0u; k < vector_vec4s; k++) {
-                            let inside = inside_tile(own_first, p, k) & vec4(own < rows.y);
-                            let own_coefficients = with_params(coefficients[p][k], params);
-                            let element = element_of(inputs[k], own_coefficients);
-                            blocks[p][k] = accumulate_weighed(blocks[p][k], element, own_coefficients, inside);
-                            if summed { total = merge(total, terms(element, own_coefficients, inside)); }
+                for (var base = start; base < end; base += rows_at_once * thread_rows) {
+                    // Several rows are loaded before the first is used, so that more loads are under way. Past the last
+                    // row, that one stands in and counts 0.
+                    var inputs = array<array<VectorInputs, column_vectors>, rows_at_once>();
+                    for (var q = 0u; q < rows_at_once; q++) {
+                        let row_start = start_of_row(batch, min(base + q * thread_rows + thread_row, rows.y - 1u));
+                        for (var p = 0u; p < column_vectors; p++) {
+                            inputs[q][p] = load_in_row(row_start, column_of(own_first, p));
                         }
                     }
-                    if summed {
-                        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
+                    for (var q = 0u; q < rows_at_once; q++) {
+                        let own = base + q * thread_rows + thread_row;
+                        let param = param_of(batch, min(own, rows.y - 1u));
+                        let params = params_of_row(param);
+                        var total = Accumulator();
+                        for (var p = 0u; p < column_vectors; p++) {
+                            for (var k = 0u; k < vector_vec4s; k++) {
+                                let inside = inside_tile(own_first, p, k) & vec4(own < rows.y);
+                                let own_coefficients = with_params(coefficients[p][k], params);
+                                let element = element_of(inputs[q][p][k], own_coefficients);
+                                blocks[p][k] = accumulate_weighed(blocks[p][k], element, own_coefficients, inside);
+                                if summed { total = merge(total, terms(element, own_coefficients, inside)); }
+                            }
+                        }
+                        if !summed { continue; }
+                        // All invocations take part in the sums of rows.
+                        let joint = words_of_total(team_sum(local, threads_per_partial, 0u, horizontal_sum(total)));
                         if local % threads_per_partial == 0u && own < rows.y {
                             let to = uniforms.row_partials + param * uniforms.partials_per_row + partial;
                             var before = real4();
@@ -120,7 +121,7 @@ fn columns_walk(
                 for (var k = 0u; k < vector_vec4s; k++) {
                     let column = own_column(own_first, p) + 4u * k;
                     let is_own = column < uniforms.end_column && thread_row == 0u;
-                    let total = sums_of_columns(local, sums[p][k]);
+                    let total = sum_of_thread_rows(local, writers(), sums[p][k]);
                     if !applied {
                         if is_own { store_partials(row_tile, batch, column, total); }
                     } else {

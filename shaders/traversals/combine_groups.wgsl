@@ -13,6 +13,8 @@
 #import tiles, body, params, records, scalars, one_channel, sum_across
 #import mixed_channels if mixed, grouped_channels if not mixed
 
+const summing_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn combine_groups(
     @builtin(workgroup_id) workgroup: vec3<u32>,

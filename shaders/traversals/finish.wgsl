@@ -26,6 +26,8 @@
 
 #import tiles, body, records, scalars, sum_across, partials_of_channels if mixed, partials_of_splits if not mixed
 
+const summing_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn finish(
     @builtin(workgroup_id) workgroup: vec3<u32>,

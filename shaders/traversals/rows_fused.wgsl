@@ -16,8 +16,8 @@
 // (optional) read; workspace (optional), dst, sum (with residual), mean, variance, for RMS norm mean_square (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
-#import tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned
-#import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
+#import tiles, body, records, scalars, vectors, rows, column_sums, team_sum, thread_rows_sum
+#import rows_aligned if aligned, rows_misaligned if not aligned
 
 @compute @workgroup_size(workgroup_size)
 fn rows_fused(
@@ -76,7 +76,7 @@ fn rows_fused(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        var joint = words_of_total(row_sum(local, threads_per_row, half, total));
+        var joint = words_of_total(team_sum(local, threads_per_row, half, horizontal_sum(total)));
         half = 1u - half;
         coefficients = with_sums(coefficients, accumulator_of(splat(joint)), scalars());
         for (var reduction = 1u; reduction < row_reductions; reduction++) {
@@ -89,7 +89,7 @@ fn rows_fused(
                     total = merge(total, weigh(terms(elements[p][k], own_coefficients, inside), own_coefficients));
                 }
             }
-            joint = words_of_total(row_sum(local, threads_per_row, half, total));
+            joint = words_of_total(team_sum(local, threads_per_row, half, horizontal_sum(total)));
             half = 1u - half;
             coefficients = with_sums(coefficients, accumulator_of(splat(joint)), scalars());
         }
@@ -110,12 +110,10 @@ fn rows_fused(
     }
 
     if !summed { return; }
-    // Another row's sums may still be read where those of columns go.
-    if subgroups && threads_per_row > threads_per_subgroup { workgroupBarrier(); }
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let column = columns_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment).x;
-            write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
+            write_columns(local, tile, column, sum_of_thread_rows(local, writers(), sums[p][k]));
         }
     }
 }

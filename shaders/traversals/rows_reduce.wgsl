@@ -11,10 +11,7 @@
 // read; workspace read and written; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in.
 
-#import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums
-#import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
-
-const threads_per_subgroup: u32 = threads_per_partial; // that add up a row's numbers by shuffles
+#import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums, team_sum, thread_rows_sum
 
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(
@@ -72,7 +69,7 @@ fn rows_reduce(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        let joint = words_of_total(row_sum(local, threads_per_partial, 0u, total));
+        let joint = words_of_total(team_sum(local, threads_per_partial, 0u, horizontal_sum(total)));
         let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < end_row);
         if local % threads_per_partial == 0u && counts {
             if one_partial {
@@ -88,7 +85,7 @@ fn rows_reduce(
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
-            let total = sums_of_columns(local, sums[p][k]);
+            let total = sum_of_thread_rows(local, writers(), sums[p][k]);
             if !direct {
                 write_columns(local, row_tile, 4u * vec4_index, total);
             } else if local < threads_per_row && 4u * vec4_index < uniforms.columns {

@@ -312,22 +312,6 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
             width.max(height),
             profile.max_workgroups,
         )?;
-        // The invocations that add up a row together must be in one subgroup.
-        let subgroup = u64::from(profile.subgroup_size);
-        let together = dispatch.in_a_subgroup;
-        let fits = together <= subgroup && workgroup.is_multiple_of(subgroup);
-        if together > 0 && !fits {
-            return Err(Error::Limit {
-                what: what.to_owned(),
-                limit: "subgroup_size",
-                needed: if together > subgroup {
-                    together
-                } else {
-                    workgroup
-                },
-                available: subgroup,
-            });
-        }
     }
     plan.check_bindings(profile.max_binding)
 }

@@ -73,7 +73,7 @@ impl Entry {
         row_reductions: 1,
         block_vectors: 1,
         block_rows: 64,
-        shared_reals: 8,
+        shared_reals: 10,
     };
     /// The entry of a forward pass by plain sums.
     const FORWARD: Self = Self {
@@ -168,7 +168,7 @@ impl Body {
                 pairs: false,
                 block_vectors: BLOCK_VECTORS,
                 block_rows: 16,
-                shared_reals: 16,
+                shared_reals: 20,
                 ..Entry::FORWARD
             },
             Self::Inference => Entry {

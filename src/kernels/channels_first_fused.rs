@@ -56,8 +56,11 @@ impl ChannelsFirstFused {
 
 impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
-    const SUMS: bool = true;
     type Uniforms = ChannelsFirstFusedUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let group = u64::from(uniforms.threads_per_plane.max(1))

@@ -46,8 +46,11 @@ impl ChannelsFirstReduce {
 
 impl Describe for ChannelsFirstReduce {
     const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
-    const SUMS: bool = true;
     type Uniforms = ChannelsFirstReduceUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, vectors, _) = self.walk(uniforms, workgroup_size);

@@ -38,8 +38,11 @@ impl ChannelsLastFused {
 
 impl Describe for ChannelsLastFused {
     const KERNEL: Kernel = Kernel::ChannelsLastFused;
-    const SUMS: bool = true;
     type Uniforms = ChannelsLastFusedUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (thread_rows, rows) = self.walk(uniforms, workgroup_size);

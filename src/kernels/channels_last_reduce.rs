@@ -37,8 +37,11 @@ uniforms! {
 
 impl Describe for ChannelsLastReduce {
     const KERNEL: Kernel = Kernel::ChannelsLastReduce;
-    const SUMS: bool = true;
     type Uniforms = ChannelsLastReduceUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let tiles = &uniforms.tiles;

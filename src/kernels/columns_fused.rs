@@ -41,8 +41,11 @@ uniforms! {
 
 impl Describe for ColumnsFused {
     const KERNEL: Kernel = Kernel::ColumnsFused;
-    const SUMS: bool = true;
     type Uniforms = ColumnsFusedUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, body: Body, _: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_a_vector = of_a_vector(self.vector_vec4s, false);

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{BatchTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ColumnsWalk {
@@ -14,8 +14,8 @@ constants! {
         /// Vectors of a row that each of them has.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// Those that write one partial sum belong to one subgroup.
-        subgroups: bool,
+        /// Rows that it loads before it uses the first, a power of two.
+        rows_at_once: u32,
         /// Every row begins at a vector.
         aligned: bool,
         /// Two rows may share a word, each with one half.
@@ -65,11 +65,16 @@ impl Describe for ColumnsWalk {
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
-        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
+        let columns =
+            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
+        let rows = rows.next_multiple_of(self.rows_at_once.max(1).into());
         let blocks = rows.div_ceil(body.block_rows());
         let sums = blocks * (1 + 2 * of_vectors)
-            + rows * (1 + of_vectors + tree(self.threads_per_partial))
+            + rows
+                * (3 + u64::from(self.column_vectors)
+                    + of_vectors
+                    + sum_of(self.threads_per_partial, workgroup_size))
             + u64::from(self.column_vectors) * (1 + columns);
         let results = rows * (1 + of_vectors + 4);
         let of_a_tile =
@@ -77,12 +82,8 @@ impl Describe for ColumnsWalk {
         u64::from(uniforms.tiles.walked_tiles) * (1 + of_a_tile)
     }
 
-    fn in_a_subgroup(&self) -> u32 {
-        if self.subgroups {
-            self.threads_per_partial
-        } else {
-            0
-        }
+    fn adders(&self, _: u32) -> u32 {
+        self.threads_per_partial
     }
 
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

@@ -31,8 +31,11 @@ pub(crate) const TIER: u64 = 32;
 
 impl Describe for CombineGroups {
     const KERNEL: Kernel = Kernel::CombineGroups;
-    const SUMS: bool = true;
     type Uniforms = CombineGroupsUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let channels = uniforms.groups.group_channels.div_ceil(self.threads.max(1));

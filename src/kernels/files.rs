@@ -57,8 +57,6 @@ parts! {
     "positions"
     "realigned"
     "records"
-    "row_sum_subgroup"
-    "row_sum_workgroup"
     "rows"
     "rows_aligned"
     "rows_misaligned"

@@ -61,8 +61,11 @@ uniforms! {
 
 impl Describe for Finish {
     const KERNEL: Kernel = Kernel::Finish;
-    const SUMS: bool = true;
     type Uniforms = FinishUniforms;
+
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        workgroup_size
+    }
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         u64::from(uniforms.subtotal_partials.div_ceil(self.threads.max(1)))

@@ -194,16 +194,13 @@ impl Entry {
 pub(crate) trait Describe: Constants {
     const KERNEL: Kernel;
     type Uniforms: Uniform;
-    /// Whether invocations add up their sums, by subgroups where there are any.
-    const SUMS: bool = false;
-
     /// The most loop iterations that one invocation makes. Loops count as the text has them, none unrolled, and nested
     /// loops with the most iterations that each can make: the invocations that a software driver runs side by side all
     /// go on until the last one is done.
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 
-    /// The number of invocations that must belong to one subgroup; 0 if it needs no subgroups.
-    fn in_a_subgroup(&self) -> u32 {
+    /// Invocations that add up a sum together, by subgroups where there are any; 0 if none do.
+    fn adders(&self, _workgroup_size: u32) -> u32 {
         0
     }
 

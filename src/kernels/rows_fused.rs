@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::{RowTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct RowsFused {
@@ -12,10 +12,6 @@ constants! {
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// Those that share a row and belong to one subgroup add up their sums by shuffles.
-        subgroups: bool,
-        /// How many those are.
-        threads_per_subgroup: u32,
         /// Every row begins at a vec4.
         aligned: bool,
         /// Two rows may share a word, each with one half.
@@ -48,40 +44,26 @@ uniforms! {
     }
 }
 
-impl RowsFused {
-    /// Iterations of a sum over a row's invocations.
-    fn row_sum(&self) -> u64 {
-        if !self.subgroups {
-            return tree(self.threads_per_row);
-        }
-        let subgroups = self.threads_per_row / self.threads_per_subgroup.max(1);
-        tree(self.threads_per_subgroup) + u64::from(subgroups)
-    }
-}
-
 impl Describe for RowsFused {
     const KERNEL: Kernel = Kernel::RowsFused;
     type Uniforms = RowsFusedUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
-        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
+        let columns =
+            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
         let row_reductions = body.row_reductions();
         of_vectors
             + rows
                 * (row_reductions
                     + (1 + row_reductions) * of_vectors
-                    + row_reductions * self.row_sum())
+                    + row_reductions * sum_of(self.threads_per_row, workgroup_size))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
-    fn in_a_subgroup(&self) -> u32 {
-        if self.subgroups {
-            self.threads_per_subgroup
-        } else {
-            0
-        }
+    fn adders(&self, _: u32) -> u32 {
+        self.threads_per_row
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {

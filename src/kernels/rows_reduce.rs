@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::shared_uniforms::RowTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct RowsReduce {
@@ -14,8 +14,6 @@ constants! {
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
-        /// Those that write one partial sum belong to one subgroup.
-        subgroups: bool,
         /// They hold a whole row, so its one partial sum is complete.
         one_partial: bool,
         /// Every row begins at a vec4.
@@ -62,19 +60,16 @@ impl Describe for RowsReduce {
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
-        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
+        let columns =
+            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
         of_vectors
-            + rows * (1 + of_vectors + tree(self.threads_per_partial))
+            + rows * (1 + of_vectors + sum_of(self.threads_per_partial, workgroup_size))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
-    fn in_a_subgroup(&self) -> u32 {
-        if self.subgroups {
-            self.threads_per_partial
-        } else {
-            0
-        }
+    fn adders(&self, _: u32) -> u32 {
+        self.threads_per_partial
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {

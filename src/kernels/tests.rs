@@ -713,8 +713,8 @@ fn files_import_what_they_use() {
             .iter()
             .filter(|(name, _)| names.contains(&name.as_str()));
         let declares = |name: &String| {
-            let parts = parts.iter();
-            parts
+            let files = parts.iter().chain(&traversals);
+            files
                 .filter(|(_, text)| declared(text).contains(name))
                 .count()
         };

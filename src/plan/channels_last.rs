@@ -429,14 +429,14 @@ impl Planner<'_> {
         )
     }
 
-    /// Rows that an invocation of the reduction loads before it uses the first; half as many where an activation takes
-    /// registers.
-    fn rows_at_once(&self, columns: &Columns) -> u64 {
-        let loads = u64::from(self.profile.tuning.loads_at_once) * 4 / self.data.size().min(4);
+    /// Rows that an invocation of a reduction loads before it uses the first, of so many loads; half as many where an
+    /// activation takes registers. A power of two.
+    pub fn rows_at_once(&self, loads: u32, column_vectors: u64) -> u64 {
         let gradient = self.body.is_gradient();
         let computes = gradient && self.epilogue.computed(self.body) != Activation::None;
-        let for_a_row = columns.column_vectors << u64::from(gradient);
-        ((loads / for_a_row) >> u64::from(computes)).max(1)
+        let for_a_row = column_vectors << u64::from(gradient);
+        let rows = (u64::from(loads) / for_a_row) >> u64::from(computes);
+        1 << rows.max(1).ilog2()
     }
 
     /// The reduction of some splits.
@@ -450,10 +450,11 @@ impl Planner<'_> {
         splits: Range<u64>,
     ) -> Result<Vec<Dispatch>, Error> {
         let columns = &split.columns;
+        let loads = self.profile.tuning.loads_at_once * 4 / self.data.size().min(4) as u32;
         let kernel = ChannelsLastReduce {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
-            rows_at_once: word(self.rows_at_once(columns)),
+            rows_at_once: word(self.rows_at_once(loads, columns.column_vectors)),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),

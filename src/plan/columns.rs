@@ -304,14 +304,22 @@ impl Planner<'_> {
         } else {
             &columns.applied
         };
-        let subgroup = self.subgroup(division.workgroup_size);
         let is_summed = reduced && tensors.param_grads();
+        // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
+        let rows_at_once = if reduced {
+            let loads = self.profile.tuning.loads_at_once;
+            let walked = div_ceil(division.tile_rows, division.at_once()).max(1);
+            self.rows_at_once(loads, division.column_vectors)
+                .min(1 << walked.ilog2())
+        } else {
+            1
+        };
         let kernel = ColumnsWalk {
             threads_per_row: word(division.threads_per_row),
             threads_per_partial: word(columns.threads_per_partial),
             column_vectors: word(division.column_vectors),
             vector_vec4s: word(division.vector_vec4s),
-            subgroups: is_summed && (2..=subgroup).contains(&columns.threads_per_partial),
+            rows_at_once: word(rows_at_once),
             aligned: of.is_aligned(),
             shares_words: walk.applied && self.shares_words(of),
             reduced,

@@ -149,8 +149,6 @@ pub(crate) struct Dispatch {
     pub iterations: u64,
     /// The most numbers that one accumulator adds in a row.
     pub sequential_adds: u64,
-    /// The number of invocations that must belong to one subgroup; 0 if it needs no subgroups.
-    pub in_a_subgroup: u64,
 }
 
 impl Dispatch {
@@ -186,10 +184,11 @@ impl Planner<'_> {
         workgroups: [u32; 2],
     ) -> Dispatch {
         let mut constants = kernel.constants();
-        if K::SUMS {
+        let adders = kernel.adders(workgroup_size);
+        if adders > 0 {
             // Each invocation can add up the subgroups' sums.
             let subgroup = self.subgroup(workgroup_size);
-            let few = u64::from(workgroup_size) <= subgroup * subgroup;
+            let few = u64::from(adders) <= subgroup * subgroup;
             let subgroup = if few { subgroup } else { 0 };
             constants.push((SUBGROUPS, Constant::Flag(subgroup > 0)));
             constants.push((SUBGROUP_SIZE, Constant::Size(word(subgroup.max(1)))));
@@ -209,7 +208,6 @@ impl Planner<'_> {
             workgroups,
             iterations: kernel.iterations(self.body, uniforms, workgroup_size.into()),
             sequential_adds: kernel.sequential_adds(self.body, uniforms, workgroup_size.into()),
-            in_a_subgroup: kernel.in_a_subgroup().into(),
         }
     }
 }
@@ -450,7 +448,8 @@ impl Planner<'_> {
 
     /// A workgroup size of the tuning, within the adapter's limits.
     fn workgroup(&self, size: u32) -> u32 {
-        self.profile.workgroup(size, self.body.shared_reals())
+        let bytes = self.body.shared_reals() * self.data.accumulator().size();
+        self.profile.workgroup(size, bytes)
     }
 
     fn cheap_barriers(&self) -> bool {

@@ -119,18 +119,6 @@ impl Planner<'_> {
         rows
     }
 
-    /// Invocations of a subgroup that share a row.
-    fn threads_per_subgroup(&self, rows: &Rows) -> u64 {
-        self.subgroup(rows.workgroup_size).min(rows.threads_per_row)
-    }
-
-    /// Whether a row's sums are taken by shuffles: several invocations of a subgroup share it, and each of them can add up
-    /// the sums of its subgroups.
-    fn has_subgroups(&self, rows: &Rows) -> bool {
-        let threads = self.threads_per_subgroup(rows);
-        threads > 1 && rows.threads_per_row / threads <= self.subgroup(rows.workgroup_size)
-    }
-
     /// All of the pass except the last sums of columns, which are left as partial sums. The rows' records go to `kept`.
     pub fn rows_fused(
         &self,
@@ -149,8 +137,6 @@ impl Planner<'_> {
             threads_per_row: word(rows.threads_per_row),
             column_vectors: word(rows.column_vectors),
             vector_vec4s: word(rows.vector_vec4s),
-            subgroups: self.has_subgroups(rows),
-            threads_per_subgroup: word(self.threads_per_subgroup(rows)),
             aligned: rows.aligned(),
             shares_words: !(rows.columns * self.data.size()).is_multiple_of(4),
             complete: rows.complete(),

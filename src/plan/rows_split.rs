@@ -373,13 +373,11 @@ impl Planner<'_> {
                 )
             }),
         };
-        let subgroup = self.subgroup(rows.workgroup_size);
         let kernel = RowsReduce {
             threads_per_row: word(rows.threads_per_row),
             threads_per_partial: word(split.threads_per_partial),
             column_vectors: word(rows.column_vectors),
             vector_vec4s: word(rows.vector_vec4s),
-            subgroups: (2..=subgroup).contains(&split.threads_per_partial),
             one_partial: partials_per_row == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),

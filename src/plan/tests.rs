@@ -434,8 +434,7 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                     x.max(y) <= profile.max_workgroups,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                // There is room for any type's kernels, so that workgroups are alike whatever the type.
-                let shared = dispatch.body.shared_reals() * DType::F64.size();
+                let shared = dispatch.body.shared_reals() * plan.types.data.accumulator().size();
                 let workgroup_size = u64::from(dispatch.workgroup_size);
                 assert!(
                     workgroup_size * shared <= u64::from(profile.max_workgroup_storage)

@@ -125,7 +125,6 @@ UNSEEN = [
     ("operators/rows_forward.wgsl", "record_of_row", "", "", "all four elements of a row's sums are alike"),
     ("traversals/channels_first_fused.wgsl", "in_group", "0u", "1u", "all four are alike"),
     ("traversals/finish.wgsl", "finish", "< stride", "<= stride", "a race that invocations in lockstep do not lose"),
-    ("parts/column_sums.wgsl", "sums_of_columns", "< stride", "<= stride", "a race that invocations in lockstep do not lose"),
     ("parts/columns.wgsl", "column_of", "end_column - least_columns", "+ least_columns", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "for (var k = 0u", "k <= vector_vec4s", OUTSIDE),
     ("traversals/finish.wgsl", "finish", "if group * uniforms.group_parts >=", "", "below 65,536 of them every workgroup has a tile"),

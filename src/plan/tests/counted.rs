@@ -223,14 +223,16 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     // A text with subgroups is another one than without.
     let forms = |kernel, body: Body| match kernel {
         _ if own.subgroup_size == 0 => 1,
-        Kernel::ColumnsWalk => 1 + usize::from(body.is_gradient()),
         Kernel::PackStatistics
         | Kernel::PackWeights
         | Kernel::ChannelsFirstApply
         | Kernel::ChannelsLastApply
         | Kernel::RowsApply
-        | Kernel::FlatApply
-        | Kernel::ColumnsFused => 1, // the last one has two, but is seldom planned
+        | Kernel::FlatApply => 1,
+        Kernel::RowsReduce | Kernel::ColumnsWalk => 1, // their sums are of a subgroup
+        // Their other form is seldom planned.
+        Kernel::ColumnsFused => 1,
+        Kernel::RowsFused if body == Body::UncenteredGradient => 1,
         _ => 2,
     };
     let known = |body: Body| {

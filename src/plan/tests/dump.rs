@@ -242,7 +242,6 @@ impl Dump {
                 workgroups,
                 iterations,
                 sequential_adds,
-                in_a_subgroup,
                 ..
             } = dispatch;
             let all: Vec<_> = bindings.iter().collect();
@@ -253,7 +252,7 @@ impl Dump {
             writeln!(
                 self.text,
                 "  {phases:?} {:?} {kernel:x} {workgroup_size} {constants:?} {bindings:?} {uniforms:x} {workgroups:?} \
-                 {iterations} {sequential_adds} {in_a_subgroup}",
+                 {iterations} {sequential_adds}",
                 dispatch.kernel
             )
             .unwrap();
