@@ -13,7 +13,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
     BackwardArgs, BatchNormOptions, DType, DataFormat, Forward, ForwardArgs, GpuBatchNorm,
-    GpuContext, Norm, Operation, ParamGrads, Tensor,
+    GpuContext, Norm, Operation, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     let args = BackwardArgs::new(shape, &layer.src, &layer.diff_dst, &output.saved);
     let grads = batch_norm.backward(args.params(gamma, beta)).await?;
 
-    // 6. The parameter gradients are present because `ParamGrads::Both` is the default.
+    // 6. The parameter gradients are present because `true` is the default.
     let (Some(diff_gamma), Some(diff_beta)) = (grads.diff_gamma, grads.diff_beta) else {
         return Err("the parameter gradients are missing".into());
     };
@@ -50,7 +50,7 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     // 7. The reference in float64.
     let norm = Norm::batch(DataFormat::Ncx);
     let forward = Operation::new(norm, Forward::default(), shape, DType::F32);
-    let backward = forward.gradient(ParamGrads::Both)?;
+    let backward = forward.gradient()?;
     let want = layer.reference(&forward)?;
     (layer.mean, layer.variance) = (output.saved.mean, output.saved.variance);
     compare(Tensor::Dst, &output.dst, &want)?;

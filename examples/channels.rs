@@ -16,7 +16,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
     AxesNormOptions, BackwardArgs, DType, Forward, ForwardArgs, GpuAxesNorm, GpuContext,
-    GpuLayerNorm, LayerNormOptions, Norm, Operation, ParamGrads, Tensor,
+    GpuLayerNorm, LayerNormOptions, Norm, Operation, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ async fn channels() -> Result<(), Box<dyn Error>> {
     let forward = Operation::new(norm, Forward::default(), &layer.shape, DType::F32);
     (layer.mean, layer.variance) = (output.saved.mean, output.saved.variance);
     let mut want = layer.reference(&forward)?;
-    want.extend(layer.reference(&forward.gradient(ParamGrads::Both)?)?);
+    want.extend(layer.reference(&forward.gradient()?)?);
     for (way, dst, diff_src, grads) in [
         ("PyTorch's way", &dst, &diff_src, &row_grads),
         ("without transposing", &output.dst, &grads.diff_src, &grads),

@@ -23,7 +23,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
     Activation, AxesNormOptions, BackwardArgs, DType, Epilogue, Forward, ForwardArgs, GpuAxesNorm,
-    GpuContext, Norm, Operation, ParamGrads, Residual, Tensor,
+    GpuContext, Norm, Operation, Residual, Tensor,
 };
 use wgpu_norm_verify::Random;
 
@@ -55,7 +55,7 @@ async fn diffusion() -> Result<(), Box<dyn Error>> {
         .with_zero_centered_gamma(true)
         .with_gate(true)
         .with_epilogue(Epilogue::new(Residual::After, Activation::None));
-    let backward = forward.gradient(ParamGrads::Both)?;
+    let backward = forward.gradient()?;
 
     // 2. The linear layers. The condition's begin at 0: with gate 0 the tokens pass as they are.
     let mut random = Random::new(1);

@@ -12,8 +12,8 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BufferRange, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation,
-    ParamGrads, Plan, RunningUpdate, RunningVariance, Tensor,
+    BufferRange, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation, Plan,
+    RunningUpdate, RunningVariance, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
         &layer.shape,
         DType::F32,
     );
-    let backward = forward.gradient(ParamGrads::Both)?;
+    let backward = forward.gradient()?;
     let plans = [&forward, &backward].map(|operation| operation.plan(gpu.profile()));
     let [forward_plan, backward_plan] = plans;
     let (forward_plan, backward_plan) = (forward_plan?, backward_plan?);

@@ -15,7 +15,7 @@ use std::error::Error;
 use std::ops::Range;
 use std::process::ExitCode;
 use wgpu_norm::{
-    Bound, DType, DataFormat, Forward, GpuContext, Norm, Operation, ParamGrads, SumsLayout, Tensor,
+    Bound, DType, DataFormat, Forward, GpuContext, Norm, Operation, SumsLayout, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     }
     whole.mean = shards[0].read(Tensor::Mean)?;
     whole.variance = shards[0].read(Tensor::Variance)?;
-    let want = whole.reference(&forward.gradient(ParamGrads::Both)?)?;
+    let want = whole.reference(&forward.gradient()?)?;
     compare(Tensor::DiffSrc, &joined(Tensor::DiffSrc)?, &want)?;
     for shard in &shards {
         println!("on each device:");
@@ -112,7 +112,7 @@ impl Shard {
         let mut shape = whole.shape.clone();
         shape[0] = samples.len();
         let forward = operation(&shape);
-        let backward = forward.gradient(ParamGrads::Both)?;
+        let backward = forward.gradient()?;
         let [forward_plan, backward_plan] =
             [&forward, &backward].map(|operation| operation.plan(gpu.profile()));
         let (forward_plan, backward_plan) = (forward_plan?, backward_plan?);

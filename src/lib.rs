@@ -97,9 +97,7 @@ pub use error::Error;
 pub use f16_encoder::F16Encoder;
 pub use layers::*;
 pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
-pub use options::{
-    Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Through,
-};
+pub use options::{Activation, DataFormat, RunningUpdate, RunningVariance, Shards, Through};
 pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
 pub use sums::SumsLayout;

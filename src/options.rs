@@ -33,22 +33,6 @@ pub enum Through {
     Constant,
 }
 
-/// Which parameter gradients are computed, and whether gamma scales `diff_src`. No forward pass depends on it: a given
-/// gamma always scales dst.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ParamGrads {
-    /// `diff_gamma` and `diff_beta`, with a gate `diff_gate`; gamma scales `diff_src`.
-    #[default]
-    Both,
-    /// No parameter gradients, and diff_src **ignores a given gamma**: oneDNN Graph's rule for batch norm if neither
-    /// output is requested. An activation's argument still depends on gamma. oneDNN Graph's layer norm has no such
-    /// rule: use [`Frozen`](Self::Frozen) there.
-    Neither,
-    /// No parameter gradients, but gamma still scales `diff_src`: a frozen layer, as other frameworks treat it.
-    Frozen,
-}
-
 /// The activation that follows a layer and is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

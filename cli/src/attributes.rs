@@ -6,7 +6,7 @@ use crate::text::excerpt;
 use clap::ArgMatches;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Through};
+use wgpu_norm::{Activation, DataFormat, RunningVariance, Through};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
 pub trait Choice: Copy + Send + Sync + 'static {
@@ -76,15 +76,6 @@ impl Choice for RunningVariance {
 impl Choice for bool {
     const VALUE_NAME: &'static str = "BOOL";
     const VALUES: &'static [(&'static str, Self)] = &[("true", true), ("false", false)];
-}
-
-impl Choice for ParamGrads {
-    const VALUE_NAME: &'static str = "WHICH";
-    const VALUES: &'static [(&'static str, Self)] = &[
-        ("both", Self::Both),
-        ("neither", Self::Neither),
-        ("frozen", Self::Frozen),
-    ];
 }
 
 /// Parses a flag whose values are named.

@@ -5,8 +5,8 @@
 
 use crate::norms::{BatchNorm, BatchNormPass, EPSILON, LayerNorm, LayerNormPass, UPDATE};
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Error, Forward, Grads, Norm, Operation, ParamGrads,
-    Pass, Residual, Tensor,
+    Activation, DType, DataFormat, Epilogue, Error, Forward, Grads, Norm, Operation, Pass,
+    Residual, Tensor,
 };
 use wgpu_norm_verify::reference::{compute, scaled_error};
 
@@ -70,7 +70,7 @@ impl Errors {
                 got.diff_beta.as_deref().unwrap_or_default(),
             ),
         ];
-        self.compare(&forward.gradient(ParamGrads::Both)?, tensors, &got)
+        self.compare(&forward.gradient()?, tensors, &got)
     }
 }
 

@@ -183,7 +183,7 @@ impl LayerNormPass {
     }
 }
 
-/// Both parameter gradients are present, since `ParamGrads::Both` is the default.
+/// Both parameter gradients are present, since `true` is the default.
 fn learn(gamma: &mut Param, beta: &mut Param, grads: &Grads<f32, f32>) {
     for (param, diff) in [(gamma, &grads.diff_gamma), (beta, &grads.diff_beta)] {
         if let Some(diff) = diff {

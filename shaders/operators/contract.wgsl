@@ -5,8 +5,7 @@
 // * struct Inputs, struct Outputs: a real4 for each tensor that the body reads, or writes, element by element.
 //   src/kernels/streams.rs makes the functions that load and store them.
 // * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
-//   with others. residual_after: a residual is added to the layer's output. gamma_ignored: gamma matters only to the
-//   activation.
+//   with others. residual_after: a residual is added to the layer's output.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
 // * in_blocks, block_rows: whether elements are added in blocks, and how many rows a block has.

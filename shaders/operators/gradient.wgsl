@@ -58,14 +58,8 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 // Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
     if of_groups { return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, means.z, means.w); }
-    let scale = scale_of(coefficients);
+    let scale = coefficients.gamma;
     return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, scale * means.x, scale * means.y);
-}
-
-// gamma, or 1 where gamma matters only to the activation.
-fn scale_of(coefficients: Coefficients) -> real4 {
-    if gamma_ignored { return real4(1.0); }
-    return coefficients.gamma;
 }
 
 fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
@@ -86,14 +80,14 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 
 // The residual's gradient is diff_dst after the mask.
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    var d = scale_of(coefficients) * element.d;
+    var d = coefficients.gamma * element.d;
     if gated { d *= coefficients.beta; }
     return Outputs(coefficients.r * ((d - coefficients.a) - element.xhat * coefficients.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src matters only to the activation.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(coefficients.r * (scale_of(coefficients) * element.d), element.d);
+    return Outputs(coefficients.r * (coefficients.gamma * element.d), element.d);
 }
 
 // The terms of the elements that are inside.
@@ -107,7 +101,6 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
 
 // Weights the sums with gamma where it varies between the elements of a row, or between the channels of a group.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
-    if gamma_ignored { return sums; }
     let scaled_sums = Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
     if gated { return Accumulator(scaled_sums.d * coefficients.beta, scaled_sums.d_xhat * coefficients.beta); }
     return scaled_sums;

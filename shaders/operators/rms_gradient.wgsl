@@ -45,13 +45,7 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 
 // Adds what follows from the means of the sums.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
-    return Coefficients(coefficients.r, coefficients.gamma, scale_of(coefficients) * means.y);
-}
-
-// gamma, or 1 where gamma matters only to the activation.
-fn scale_of(coefficients: Coefficients) -> real4 {
-    if gamma_ignored { return real4(1.0); }
-    return coefficients.gamma;
+    return Coefficients(coefficients.r, coefficients.gamma, coefficients.gamma * means.y);
 }
 
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
@@ -60,7 +54,7 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(coefficients.r * (scale_of(coefficients) * element.d - element.xhat * coefficients.b));
+    return Outputs(coefficients.r * (coefficients.gamma * element.d - element.xhat * coefficients.b));
 }
 
 // The terms of the elements that are inside.
@@ -74,7 +68,7 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
 
 // Weights the sums with gamma where it varies between the elements of a row.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
-    return Accumulator(sums.d_xhat * scale_of(coefficients));
+    return Accumulator(sums.d_xhat * coefficients.gamma);
 }
 
 fn horizontal_sum(sums: Accumulator) -> Total {

@@ -51,7 +51,7 @@ impl Bound {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{Backward, DType, DataFormat, Error, GpuContext, Norm, Operation, ParamGrads, Tensor, wgpu};
+    /// use wgpu_norm::{Backward, DType, DataFormat, Error, GpuContext, Norm, Operation, Tensor, wgpu};
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
@@ -63,7 +63,7 @@ impl Bound {
     ///         mapped_at_creation: false,
     ///     })
     /// };
-    /// let pass = Backward::default().with_param_grads(ParamGrads::Frozen);
+    /// let pass = Backward::default().with_param_grads(false);
     /// let operation = Operation::new(Norm::batch(DataFormat::Nxc), pass, &[3, 4], DType::F32);
     /// let plan = operation.with_params(false, false).plan(gpu.profile())?;
     /// let gradients = [buffer(), buffer(), buffer()];

@@ -12,8 +12,6 @@ pub(crate) struct Epilogue {
     /// Whether a residual is added. Then a mask, which a forward pass in training writes and the gradient reads, says
     /// which elements passed the activation.
     pub residual: bool,
-    /// Whether gamma matters only to the activation, not to the gradient.
-    pub gamma_ignored: bool,
     /// Whether gamma is stored less 1.
     pub zero_centered_gamma: bool,
     /// Whether a gate multiplies the layer's output.

@@ -103,7 +103,6 @@ impl Variant {
             Kernel::PackWeights | Kernel::Finish | Kernel::CombineGroups
         ) {
             self.epilogue = Epilogue {
-                gamma_ignored: self.epilogue.gamma_ignored,
                 zero_centered_gamma: self.epilogue.zero_centered_gamma,
                 gated: self.epilogue.gated,
                 ..Epilogue::default()
@@ -259,7 +258,6 @@ impl Variant {
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
         let of_epilogue = [
             ("residual_after", Constant::Flag(self.epilogue.residual)),
-            ("gamma_ignored", Constant::Flag(self.epilogue.gamma_ignored)),
             ("gated", Constant::Flag(self.epilogue.gated)),
             (
                 "gate_summed",

@@ -1,7 +1,7 @@
 //! Normalization over any axes.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Norm, ParamGrads};
+use crate::{Activation, Backward, Norm};
 
 /// The options of a [`GpuAxesNorm`].
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct AxesNormOptions {
     centered: bool,
     epsilon: f64,
     zero_centered_gamma: bool,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -26,7 +26,7 @@ impl AxesNormOptions {
             centered: true,
             epsilon: 1e-5,
             zero_centered_gamma: false,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -56,7 +56,7 @@ setters! {
     /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
     zero_centered_gamma: bool,
     /// Sets which parameter gradients are computed if gamma, beta or a gate is given.
-    param_grads: ParamGrads,
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }

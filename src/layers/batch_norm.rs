@@ -1,7 +1,7 @@
 //! Batch normalization.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Channels, DataFormat, Norm, ParamGrads, Through};
+use crate::{Activation, Backward, Channels, DataFormat, Norm, Through};
 
 /// The options of a [`GpuBatchNorm`].
 #[derive(Clone, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct BatchNormOptions {
     epsilon: f64,
     channels: Channels,
     through: Through,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -25,7 +25,7 @@ impl BatchNormOptions {
             epsilon: 1e-5,
             channels,
             through: Through::Batch,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -74,9 +74,8 @@ setters! {
     epsilon: f64,
     /// Sets whether the gradient flows through mean and variance.
     through: Through,
-    /// Sets which parameter gradients are computed. To compute neither, use [`ParamGrads::Frozen`]: with
-    /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
-    param_grads: ParamGrads,
+    /// Sets whether the parameters' gradients are computed.
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
@@ -94,7 +93,7 @@ layer! {
     /// * dst = gamma · x̂ + beta
     /// * running ← (1 − weight) · running + weight · batch, for mean and variance, where running statistics are given
     ///
-    /// and the gradient, with gamma = 1 if gamma is not given or is ignored ([`ParamGrads::Neither`]), is
+    /// and the gradient, with gamma = 1 if gamma is not given, is
     ///
     /// * diff_beta = Σ diff_dst
     /// * diff_gamma = Σ diff_dst · x̂

@@ -1,7 +1,7 @@
 //! Group normalization.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
+use crate::{Activation, Backward, DataFormat, Norm};
 
 /// The options of a [`GpuGroupNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct GroupNormOptions {
     groups: usize,
     epsilon: f64,
     data_format: DataFormat,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -22,7 +22,7 @@ impl GroupNormOptions {
             groups,
             epsilon: 1e-5,
             data_format: DataFormat::Ncx,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -48,9 +48,8 @@ setters! {
     epsilon: f64,
     /// Sets where the channel axis is. Axis 0 is the sample axis in both formats.
     data_format: DataFormat,
-    /// Sets which parameter gradients are computed. To compute neither, use [`ParamGrads::Frozen`]: with
-    /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
-    param_grads: ParamGrads,
+    /// Sets whether the parameters' gradients are computed.
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
@@ -62,8 +61,7 @@ layer! {
     /// The C channels of a sample are divided into G groups of C/G adjacent channels. Mean and biased variance,
     /// `[N, G]`, are taken over the elements of a group; gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and
     /// x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`] and a residual follow as in
-    /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
-    /// [`ParamGrads::Neither`]) and means taken over the elements of a group, is
+    /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma) and means taken over the elements of a group, is
     ///
     /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel

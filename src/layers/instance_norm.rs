@@ -1,14 +1,14 @@
 //! Instance normalization.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
+use crate::{Activation, Backward, DataFormat, Norm};
 
 /// The options of a [`GpuInstanceNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstanceNormOptions {
     epsilon: f64,
     data_format: DataFormat,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -18,7 +18,7 @@ impl Default for InstanceNormOptions {
         Self {
             epsilon: 1e-5,
             data_format: DataFormat::Ncx,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -47,7 +47,7 @@ setters! {
     data_format: DataFormat,
     /// Sets which parameter gradients are computed, like
     /// [`GroupNormOptions::param_grads`](crate::GroupNormOptions::param_grads).
-    param_grads: ParamGrads,
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }

@@ -106,7 +106,7 @@ impl Layer {
         let mut bound = operation.bound().into_iter();
         let reads_beta = bound.any(|slot| slot.tensor == Tensor::Beta);
         if let Some(beta) = beta.filter(|_| !reads_beta) {
-            operation.check_beta(beta.len())?;
+            operation.check_param(Tensor::Beta, beta.len())?;
         }
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)

@@ -1,7 +1,7 @@
 //! Layer normalization.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Norm, ParamGrads};
+use crate::{Activation, Backward, Norm};
 
 /// The options of a [`GpuLayerNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct LayerNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
     zero_centered_gamma: bool,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -21,7 +21,7 @@ impl Default for LayerNormOptions {
             begin_norm_axis: -1,
             epsilon: 1e-5,
             zero_centered_gamma: false,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -51,9 +51,8 @@ setters! {
     epsilon: f64,
     /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
     zero_centered_gamma: bool,
-    /// Sets which parameter gradients are computed if gamma or beta is given. To compute neither, use [`ParamGrads::Frozen`]:
-    /// with [`ParamGrads::Neither`], a rule of batch norm, the gradient ignores gamma.
-    param_grads: ParamGrads,
+    /// Sets whether the parameters' gradients are computed if gamma or beta is given.
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
@@ -64,7 +63,7 @@ layer! {
     ///
     /// A row consists of the elements with the same indices along the leading axes. With the row's mean and variance,
     /// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. The gradient,
-    /// with d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]) and means taken over the
+    /// with d = diff_dst · gamma (diff_dst without gamma) and means taken over the
     /// row, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))

@@ -1,7 +1,7 @@
 //! RMS normalization.
 
 use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Norm, ParamGrads};
+use crate::{Activation, Backward, Norm};
 
 /// The options of a [`GpuRmsNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct RmsNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
     zero_centered_gamma: bool,
-    param_grads: ParamGrads,
+    param_grads: bool,
     activation: Activation,
 }
 
@@ -20,7 +20,7 @@ impl Default for RmsNormOptions {
             begin_norm_axis: -1,
             epsilon: 1e-5,
             zero_centered_gamma: false,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
         }
     }
@@ -51,7 +51,7 @@ setters! {
     /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
     zero_centered_gamma: bool,
     /// Sets whether the gradient of a given gamma is computed, and whether gamma scales diff_src.
-    param_grads: ParamGrads,
+    param_grads: bool,
     /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
@@ -61,8 +61,7 @@ layer! {
     /// [`backward`](Self::backward).
     ///
     /// A row consists of the elements with the same indices along the leading axes. The gradient, with
-    /// r = 1/√(mean_square + epsilon) and x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with
-    /// [`ParamGrads::Neither`]), and means taken over the row, is
+    /// r = 1/√(mean_square + epsilon) and x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma), and means taken over the row, is
     ///
     /// * diff_src = r · (d − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂, over the rows

@@ -10,8 +10,8 @@ pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
 use crate::options::{check_epsilon, check_types};
 use crate::{
-    Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Tensor,
-    TensorUse, Through, geometry,
+    Access, Activation, DTypes, Error, Format, Need, Ranks, Shards, Slot, Tensor, TensorUse,
+    Through, geometry,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,11 +21,11 @@ use std::hash::{Hash, Hasher};
 /// It is a plain value and can be a key: equal operations compute the same.
 ///
 /// ```
-/// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, ParamGrads, Tensor};
+/// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, Tensor};
 ///
 /// let norm = Norm::Layer { begin_axis: -1 };
 /// let forward = Operation::new(norm, Forward::default(), &[64, 768], DType::F32).with_epsilon(1e-6);
-/// let backward = forward.gradient(ParamGrads::Both)?;
+/// let backward = forward.gradient()?;
 /// assert_eq!(backward.pass, Backward::default().into());
 /// let written = backward.tensors()?.into_iter().filter(|used| used.access == Access::Out);
 /// let written: Vec<_> = written.map(|used| (used.tensor, used.shape)).collect();
@@ -116,6 +116,15 @@ impl Operation {
             beta,
             ..self
         }
+    }
+
+    /// This gradient without those of the parameters, as for a frozen layer; another pass as it is.
+    #[must_use]
+    pub fn without_param_grads(mut self) -> Self {
+        if let Pass::Backward(backward) = &mut self.pass {
+            backward.param_grads = false;
+        }
+        self
     }
 
     /// This operation with a gamma that is stored less 1, or not.
@@ -242,21 +251,19 @@ impl Operation {
             (Tensor::Mask | Tensor::DiffResidual, _) => self.epilogue.is_masked(),
             (Tensor::Gamma, _) => self.gamma,
             (Tensor::Beta, Pass::Backward(backward)) => {
-                let for_gate = self.gate && backward.param_grads == ParamGrads::Both;
+                let for_gate = self.gate && backward.param_grads;
                 self.beta && (self.epilogue.is_recomputed() || for_gate)
             }
             (Tensor::Beta, _) => self.beta,
             (Tensor::Gate, _) => self.gate,
-            (Tensor::DiffGate, Pass::Backward(backward)) => {
-                self.gate && backward.param_grads == ParamGrads::Both
-            }
+            (Tensor::DiffGate, Pass::Backward(backward)) => self.gate && backward.param_grads,
             (Tensor::RunningMean | Tensor::RunningVariance, Pass::Forward(forward)) => {
                 forward.running.is_some()
             }
             (Tensor::DiffGamma | Tensor::DiffBeta, Pass::Backward(backward)) => {
                 let of_given = self.norm.is_over_rows() || matches!(self.norm, Norm::Axes { .. });
                 let computed = self.gamma || self.beta || !of_given;
-                computed && backward.param_grads == ParamGrads::Both
+                computed && backward.param_grads
             }
             (tensor, Pass::Forward(forward)) if is_written && tensor.is_statistic() => {
                 forward.keep_statistics
@@ -316,14 +323,14 @@ impl Operation {
         }
     }
 
-    /// The gradient that belongs to this forward pass: through the batch's statistics, or with constant statistics
+    /// The gradient that belongs to this forward pass, with those of the parameters: through the batch's statistics, or with constant statistics
     /// after inference. If a residual is added before the layer, the gradient's src is the forward pass's sum.
     ///
     /// # Errors
     ///
     /// Errors in this operation; [`Error::Argument`] if it is itself a gradient, does not keep its statistics, or is
     /// inference of a layer other than batch norm.
-    pub fn gradient(&self, param_grads: ParamGrads) -> Result<Self, Error> {
+    pub fn gradient(&self) -> Result<Self, Error> {
         self.check()?;
         let through = match &self.pass {
             Pass::Forward(forward) if forward.keep_statistics => Through::Batch,
@@ -336,10 +343,7 @@ impl Operation {
                 return Err(Error::argument("pass", "a forward pass", "a gradient"));
             }
         };
-        let backward = Backward {
-            through,
-            param_grads,
-        };
+        let backward = Backward::default().with_through(through);
         let gradient = Self {
             pass: backward.into(),
             epilogue: Epilogue {
@@ -391,20 +395,17 @@ impl Operation {
     }
 
     /// An error if beta, on which perhaps no result depends, does not have this many elements.
-    pub(crate) fn check_beta(&self, elements: usize) -> Result<(), Error> {
+    pub(crate) fn check_param(&self, param: Tensor, elements: usize) -> Result<(), Error> {
         self.check()?;
         let shape = self.norm.params_shape(&self.shape);
         let expected = shape.iter().map(|&size| size as u64).product();
-        geometry::check_length(Tensor::Beta.name(), expected, elements)
+        geometry::check_length(param.name(), expected, elements)
     }
 
     fn check_gate(&self) -> Result<(), Error> {
-        let ignored =
-            matches!(&self.pass, Pass::Backward(b) if b.param_grads == ParamGrads::Neither);
         let expected = match self.gate {
             true if !self.norm.has_gate() => "none, because only axes norm has a gate",
             true if self.epilogue.activation != Activation::None => "none before an activation",
-            true if ignored => "none where gamma is ignored",
             _ => return Ok(()),
         };
         Err(Error::argument(Tensor::Gate.name(), expected, "one"))

@@ -1,6 +1,6 @@
 //! The passes of a layer, and the residual and activation that are computed with it.
 
-use crate::{Activation, ParamGrads, RunningUpdate, Shards, Through};
+use crate::{Activation, RunningUpdate, Shards, Through};
 
 /// A pass of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,15 +64,25 @@ impl Forward {
 }
 
 /// A gradient.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Backward {
     /// Whether the gradient flows through the statistics. For batch norm they may be constants.
     pub through: Through,
-    /// Which parameter gradients are computed: those of gamma and beta if the layer has one of them, where a missing
-    /// gamma is 1, and the gate's if it has a gate. Batch, group and instance norm compute those of gamma and beta even
-    /// if they have neither.
-    pub param_grads: ParamGrads,
+    /// Whether the parameters' gradients are computed: those of gamma and beta if the layer has one of them, where a
+    /// missing gamma is 1, and the gate's if it has a gate. Batch, group and instance norm compute those of gamma and
+    /// beta even if they have neither.
+    pub param_grads: bool,
+}
+
+impl Default for Backward {
+    /// Through the batch's statistics, with the parameters' gradients.
+    fn default() -> Self {
+        Self {
+            through: Through::Batch,
+            param_grads: true,
+        }
+    }
 }
 
 impl Backward {
@@ -82,9 +92,9 @@ impl Backward {
         Self { through, ..self }
     }
 
-    /// This gradient with other parameter gradients.
+    /// This gradient with or without those of the parameters, as for a frozen layer.
     #[must_use]
-    pub fn with_param_grads(self, param_grads: ParamGrads) -> Self {
+    pub fn with_param_grads(self, param_grads: bool) -> Self {
         Self {
             param_grads,
             ..self

@@ -114,8 +114,8 @@ use crate::element::types;
 use crate::geometry::check_length;
 use crate::{
     Activation, Backward, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext,
-    Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Residual, RunningUpdate, RunningVariance,
-    Tensor, Through, memory,
+    Grads, Norm, Operation, ParamOf, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
+    Through, memory,
 };
 use std::borrow::Cow;
 
@@ -150,8 +150,8 @@ fn by_given(statistics: bool) -> Pass {
 /// A gradient with both parameter gradients, or with neither but still scaled by gamma.
 fn backward(param_grads: bool) -> Backward {
     Backward::default().with_param_grads(match param_grads {
-        true => ParamGrads::Both,
-        false => ParamGrads::Frozen,
+        true => true,
+        false => false,
     })
 }
 

@@ -116,7 +116,7 @@ impl BatchNormTrainingBackprop {
         inputs: BackpropInputs<'_, T>,
     ) -> Result<BackpropOutputs<T>, Error> {
         let operation = self.operation::<T>(inputs.shape)?;
-        operation.check_beta(inputs.beta.len())?;
+        operation.check_param(Tensor::Beta, inputs.beta.len())?;
         let call = Call::new(operation, inputs.input)
             .with(Tensor::Gamma, inputs.gamma)
             .statistics(inputs.mean, inputs.variance)

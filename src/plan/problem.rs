@@ -7,7 +7,7 @@ use super::tensors::{self, Tensors, mask};
 use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::RunningVariance;
-use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Tensor, Through};
+use crate::{Access, DTypes, RunningUpdate, Shards, Slot, Tensor, Through};
 
 /// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not
 /// from the axes, which two norms may have alike; but axes norm of rows is layer or RMS norm.
@@ -34,8 +34,6 @@ pub(crate) struct Problem {
     pub running: Option<RunningUpdate>,
     /// The shards of a batch that is spread over several devices.
     pub shards: Shards,
-    /// Whether gamma, if it is there, matters.
-    gamma_counts: bool,
     /// The operation's tensors.
     slots: Vec<Slot>,
 }
@@ -53,9 +51,7 @@ impl Problem {
             Pass::Backward(backward) => Some(backward),
             Pass::Forward(_) | Pass::Inference => None,
         };
-        let ignores_gamma = backward.is_some_and(|b| b.param_grads == ParamGrads::Neither);
         let epilogue = operation.epilogue;
-        let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
         let axes = Axes::new(operation);
         let body = Body::of(&operation.norm, operation.pass);
         let as_rows = match operation.norm {
@@ -79,7 +75,6 @@ impl Problem {
             epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
-                gamma_ignored,
                 zero_centered_gamma: operation.gamma && operation.zero_centered_gamma,
                 gated: operation.gate,
             },
@@ -88,7 +83,6 @@ impl Problem {
             through: backward.map_or(Through::Batch, |backward| backward.through),
             running,
             shards,
-            gamma_counts: !ignores_gamma || gamma_ignored,
             slots: operation.bound(),
         }
     }
@@ -160,7 +154,6 @@ impl Problem {
                 groups: self.axes.statistics(),
             },
             gamma: there(Tensor::Gamma),
-            gamma_counts: self.gamma_counts,
             beta: there(Tensor::Beta),
             beta_counts: !self.body.is_gradient() || self.epilogue.is_recomputed(),
             gate: there(Tensor::Gate),

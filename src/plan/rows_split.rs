@@ -325,7 +325,7 @@ impl Planner<'_> {
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
         if bound {
             let params = RowParams {
-                gamma: Place::of(tensors.used_gamma()),
+                gamma: Place::of(tensors.gamma.as_ref()),
                 beta: Place::of(tensors.used_beta()),
                 gate: Place::of(tensors.gate.as_ref()),
             };
@@ -343,7 +343,7 @@ impl Planner<'_> {
         };
         let params = RowParams {
             // Without gamma, the gate is the scale.
-            gamma: packed(tensors.used_gamma().or(tensors.gate.as_ref()), false)?,
+            gamma: packed(tensors.gamma.as_ref().or(tensors.gate.as_ref()), false)?,
             beta: packed(tensors.used_beta(), true)?,
             gate: Place::None,
         };

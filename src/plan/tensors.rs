@@ -28,8 +28,6 @@ pub(crate) struct Tensors {
     pub mask: Option<Requirement>,
     pub statistics: Statistics,
     pub gamma: Option<Requirement>,
-    /// Whether gamma, if it is there, matters: by oneDNN Graph's rule it may not.
-    pub gamma_counts: bool,
     pub beta: Option<Requirement>,
     /// Whether beta, if it is there, matters to elements; if not, only to the gate's gradient.
     pub beta_counts: bool,
@@ -90,7 +88,6 @@ impl Tensors {
     pub fn bound_at_once(&self) -> Vec<Requirement> {
         let mut all = self.all();
         all.retain(|one| match one.tensor {
-            Tensor::Gamma => self.gamma_counts,
             Tensor::Beta => self.beta_counts,
             tensor => tensor != Tensor::Sums,
         });
@@ -121,11 +118,6 @@ impl Tensors {
         bindings
     }
 
-    /// gamma, if it matters.
-    pub fn used_gamma(&self) -> Option<&Requirement> {
-        self.gamma.as_ref().filter(|_| self.gamma_counts)
-    }
-
     /// beta, if it matters to elements.
     pub fn used_beta(&self) -> Option<&Requirement> {
         self.beta.as_ref().filter(|_| self.beta_counts)
@@ -133,7 +125,8 @@ impl Tensors {
 
     /// gamma and beta, if they matter to elements, and gate.
     pub fn params(&self) -> impl Iterator<Item = &Requirement> {
-        self.used_gamma()
+        self.gamma
+            .as_ref()
             .into_iter()
             .chain(self.used_beta())
             .chain(&self.gate)
@@ -141,7 +134,7 @@ impl Tensors {
 
     /// Whether elements are scaled.
     pub fn is_scaled(&self) -> bool {
-        self.used_gamma().is_some() || self.gate.is_some()
+        self.gamma.as_ref().is_some() || self.gate.is_some()
     }
 
     /// The bindings of the results of each channel, row or column.

@@ -11,8 +11,8 @@ use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::{
-    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
-    Pass, Residual, Shards, Through, Tuning,
+    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, Pass, Residual,
+    Shards, Through, Tuning,
 };
 use std::collections::HashMap;
 
@@ -159,8 +159,8 @@ impl Random {
     }
 
     fn backward(&mut self) -> Backward {
-        let grads = [ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither];
-        Backward::default().with_param_grads(self.of(&grads))
+        let param_grads = self.flag();
+        Backward::default().with_param_grads(param_grads)
     }
 
     /// An activation that the types allow: WGSL has no exponential of f64.
@@ -196,7 +196,7 @@ impl Random {
     pub fn layer_norm_of(&mut self, grid: Grid) -> Operation {
         let rows = grid.outer as usize * grid.channels as usize;
         let norm = self.norm_of_rows();
-        let grads = [ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen];
+        let grads = [true, true, false];
         let pass = Backward::default().with_param_grads(self.of(&grads));
         let types = self.types();
         let activation = self.activation(types);
@@ -309,10 +309,7 @@ impl Random {
         };
         let types = self.types();
         let gate = self.below(3) == 0;
-        let mut backward = self.backward();
-        if gate && backward.param_grads == ParamGrads::Neither {
-            backward.param_grads = ParamGrads::Both;
-        }
+        let backward = self.backward();
         let (pass, epilogue) = match self.below(3) {
             0 => (Pass::from(backward), self.activated(types)),
             1 => (Forward::default().into(), self.epilogue(types)),

@@ -6,8 +6,7 @@ use crate::common::buffers::{Buffers, Room, range, with};
 use crate::common::data::{Problem, batch_norm_gradient};
 use crate::common::errors::{problem, says, still_works};
 use wgpu_norm::{
-    Backward, BufferRange, DType, DataFormat, Error, Norm, Operation, ParamGrads, Plan, Tensor,
-    Through,
+    Backward, BufferRange, DType, DataFormat, Error, Norm, Operation, Plan, Tensor, Through,
 };
 
 /// A plan and valid buffers for it, including those for sums and workspace.
@@ -204,7 +203,7 @@ fn buffers_missing_or_superfluous() {
 
     let mut problem = problem();
     problem.operation.gamma = false;
-    let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
+    let frozen = Backward::default().with_param_grads(false);
     problem.operation.pass = frozen.into();
     let test = Binding::new(&problem);
     for tensor in [Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta] {
@@ -213,13 +212,13 @@ fn buffers_missing_or_superfluous() {
     }
 }
 
-/// Also buffers that no dispatch binds: an ignored gamma, src and mean of constant statistics, a workspace that only
+/// Also buffers that no dispatch binds: src and mean of constant statistics, a workspace that only
 /// the halves need.
 #[test]
 fn buffers_of_another_device() {
     let mut unread = problem();
-    let neither = Backward::default().with_param_grads(ParamGrads::Neither);
-    unread.operation.pass = neither.with_through(Through::Constant).into();
+    let frozen = Backward::default().with_param_grads(false);
+    unread.operation.pass = frozen.with_through(Through::Constant).into();
     for problem in [problem(), unread] {
         every_buffer_of_another_device(&Binding::new(&problem));
     }

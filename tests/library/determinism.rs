@@ -9,7 +9,7 @@ use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{
     Algorithm, Backward, BackwardArgs, BatchNormOptions, Channels, DataFormat, Element, Error,
-    GpuBatchNorm, Norm, Operation, ParamGrads, Plan, Profile, Tensor, Through, Tuning,
+    GpuBatchNorm, Norm, Operation, Plan, Profile, Tensor, Through, Tuning,
 };
 
 /// A gradient of f32 with the usual choices, with the channels along axis 1.
@@ -120,7 +120,7 @@ impl Windows {
         ];
         let frozen = Backward::default()
             .with_through(Through::Constant)
-            .with_param_grads(ParamGrads::Frozen);
+            .with_param_grads(false);
         for (seed, shape) in shapes.iter().enumerate() {
             for format in FORMATS {
                 for pass in [Backward::default(), frozen] {

@@ -14,8 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, BufferRange, ContextOptions, DType, DTypes,
-    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, Norm, Operation, ParamGrads,
-    Tensor,
+    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, Norm, Operation, Tensor,
 };
 
 /// The gradient of batch norm of f32 with the channels along axis 1.
@@ -387,7 +386,7 @@ fn out_of_memory_in_a_small_process() {
     // The plan's own workspace: about 48 bytes per channel.
     let channels = 30_000_000;
     let types = DTypes::from(DType::Bf16).with_statistics(DType::Bf16);
-    let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
+    let frozen = Backward::default().with_param_grads(false);
     let norm = Norm::batch(DataFormat::Nxc);
     let operation = Operation::new(norm, frozen, &[1, channels], types);
     let plan = operation.with_params(false, false);

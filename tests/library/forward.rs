@@ -12,7 +12,7 @@ use wgpu_norm::{
     Activation, Algorithm, BackwardArgs, BatchNormOptions, Channels, DTypes, DataFormat, Element,
     Epilogue, Error, Forward, ForwardArgs, GpuBatchNorm, GpuContext, GpuGroupNorm, GpuInstanceNorm,
     GpuLayerNorm, GpuRmsNorm, Grads, GroupNormOptions, InferenceArgs, InstanceNormOptions,
-    LayerNormOptions, Norm, Operation, Output, ParamGrads, ParamOf, Pass, Residual, RmsNormOptions,
+    LayerNormOptions, Norm, Operation, Output, ParamOf, Pass, Residual, RmsNormOptions,
     RunningStatistics, RunningUpdate, RunningVariance, Tensor, Tuning, bytemuck,
 };
 
@@ -428,7 +428,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
             close(&dst, &want, Tensor::Dst, &what);
         }
 
-        let gradient = forward.gradient(ParamGrads::Both).unwrap();
+        let gradient = forward.gradient().unwrap();
         let problem = by_statistics(&gradient, &problem, &given);
         let diff_dst: Vec<T> = problem.elements(Tensor::DiffDst);
         let args = BackwardArgs::new(shape, &src, &diff_dst, &statistics);

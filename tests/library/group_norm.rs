@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::{
     Algorithm, Backward, BackwardArgs, BufferRange, BufferUse, DType, DTypes, DataFormat, Error,
     Forward, ForwardArgs, GpuGroupNorm, GpuInstanceNorm, GroupNormOptions, InferenceArgs,
-    InstanceNormOptions, Norm, Operation, ParamGrads, Pass, Tensor, Tuning,
+    InstanceNormOptions, Norm, Operation, Pass, Tensor, Tuning,
 };
 use wgpu_norm_verify::{Case, Outcome};
 
@@ -72,7 +72,7 @@ fn special_cases_are_other_norms() {
     let batch = Norm::batch(DataFormat::Ncx);
     let forward = Operation::new(batch, Forward::default(), shape, DType::F32);
     let forward = forward.with_params(true, false);
-    let gradient = forward.gradient(ParamGrads::Both).unwrap();
+    let gradient = forward.gradient().unwrap();
     let [forward, gradient] = [forward, gradient].map(|operation| Problem::random(&operation, 7));
     let rows = Norm::Layer { begin_axis: 1 };
     let rows = Operation::new(rows, Forward::default(), &[2, 60], DType::F32);

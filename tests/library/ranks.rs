@@ -4,8 +4,8 @@ use crate::common::data::{Problem, Random, assert_close};
 use crate::common::{Subject, random_cases, ranks, subjects};
 use std::ops::Range;
 use wgpu_norm::{
-    Activation, Backward, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation,
-    ParamGrads, Pass, Residual, RunningUpdate, RunningVariance, Through,
+    Activation, Backward, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation, Pass,
+    Residual, RunningUpdate, RunningVariance, Through,
 };
 
 /// Random choices.
@@ -71,12 +71,7 @@ impl Draw {
             self.of(&[0.0, 0.25, 1.0]),
             self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]),
         );
-        let param_grads = [
-            ParamGrads::Both,
-            ParamGrads::Both,
-            ParamGrads::Neither,
-            ParamGrads::Frozen,
-        ];
+        let param_grads = [true, true, false];
         let backward = Backward::default()
             .with_through(self.of(&[Through::Batch, Through::Batch, Through::Constant]))
             .with_param_grads(self.of(&param_grads));

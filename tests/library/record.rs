@@ -9,7 +9,7 @@ use crate::common::{Noop, OwnDevices, Subject, every_pair, subjects, takes};
 use std::ops::Range;
 use wgpu_norm::{
     Algorithm, Backward, Bound, BufferRange, Channels, DType, DataFormat, Element, Error, Norm,
-    Operation, ParamGrads, Pass, Plan, Ranks, Tensor, Through, Tuning,
+    Operation, Pass, Plan, Ranks, Tensor, Through, Tuning,
 };
 
 /// Odd and even totals, channels first and last, channels that end within four elements and at their end, and data in
@@ -57,9 +57,8 @@ fn backward(operation: &Operation) -> Backward {
 /// A gradient with each choice that changes which tensors are bound.
 fn choices(gradient: &Operation) -> [Operation; 3] {
     let both = Backward::default();
-    let neither = both.with_param_grads(ParamGrads::Neither);
-    let frozen = both.with_param_grads(ParamGrads::Frozen);
-    [both, neither, frozen.with_through(Through::Constant)].map(|pass| {
+    let frozen = both.with_param_grads(false);
+    [both, frozen, frozen.with_through(Through::Constant)].map(|pass| {
         let mut chosen = gradient.clone();
         chosen.pass = pass.into();
         chosen
@@ -134,7 +133,7 @@ fn check_sizes(subject: &Subject, operation: &Operation) {
     };
     let n = shape.iter().product();
     let types = operation.types;
-    let both = backward(operation).param_grads == ParamGrads::Both;
+    let both = backward(operation).param_grads;
     let param_grads = both && (operation.gamma || has_halves);
     // Whether each tensor exists, its elements, and their type.
     let mut want = vec![
@@ -328,7 +327,7 @@ fn two_shards_on_two_devices<T: Element, P: Element>() {
                 let gradient = batch_norm_gradient::<T, P>(&in_format(&shape, format), format);
                 for operation in all_choices(&gradient) {
                     // The same for all types.
-                    let both = backward(&operation).param_grads == ParamGrads::Both;
+                    let both = backward(&operation).param_grads;
                     if both || T::DTYPE == DType::F32 {
                         synchronized([left, right], &Problem::random(&operation, 11));
                     }
@@ -389,7 +388,7 @@ fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
     let elements: usize = shape.iter().product();
     assert_eq!(reals[2 * channels], (elements / channels) as f64, "{what}");
     let pass = backward(&whole.operation);
-    if pass.through == Through::Constant && pass.param_grads != ParamGrads::Both {
+    if pass.through == Through::Constant && !pass.param_grads {
         let are_zero = reals[..2 * channels].iter().all(|sum| *sum == 0.0);
         assert!(are_zero, "nothing depends on them: {what}");
     }
@@ -630,7 +629,7 @@ fn check_empty(subject: &Subject, problem: &Problem) {
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     let channels = find(&problem.inputs, Tensor::Mean).numbers().len();
     let mut want = vec![(Tensor::DiffSrc, vec![])];
-    if backward(&problem.operation).param_grads == ParamGrads::Both {
+    if backward(&problem.operation).param_grads {
         want.push((Tensor::DiffGamma, vec![0.0; channels]));
         want.push((Tensor::DiffBeta, vec![0.0; channels]));
     }

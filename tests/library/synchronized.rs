@@ -10,8 +10,8 @@ use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::synchronized::{SyncBatchNorm, run_into};
 use wgpu_norm::{
     Activation, Backward, BackwardArgs, BatchNormOptions, Channels, DType, DTypes, DataFormat,
-    Element, Error, Forward, ForwardArgs, GpuBatchNorm, Grads, Norm, Operation, Output, ParamGrads,
-    ParamOf, Pass, RunningStatistics, RunningUpdate, RunningVariance, Tensor, Through,
+    Element, Error, Forward, ForwardArgs, GpuBatchNorm, Grads, Norm, Operation, Output, ParamOf,
+    Pass, RunningStatistics, RunningUpdate, RunningVariance, Tensor, Through,
 };
 use wgpu_norm_verify::reference::{Computed, compute};
 
@@ -134,7 +134,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
         let parts = results.iter().map(|(_, grads, _)| grads.diff_src.clone());
         let diff_src: Vec<T> = parts.flatten().collect();
         close(&diff_src, &backward, Tensor::DiffSrc, what);
-        if self.backward.param_grads == ParamGrads::Both {
+        if self.backward.param_grads {
             let grads = [&first_grads.diff_gamma, &first_grads.diff_beta];
             let [diff_gamma, diff_beta] = grads.map(|grad| grad.as_ref().unwrap());
             close(diff_gamma, &backward, Tensor::DiffGamma, what);
@@ -195,10 +195,7 @@ fn ranks_agree_with_the_whole_batch() {
 #[test]
 fn constant_statistics_and_frozen_parameters() {
     for subject in subjects() {
-        for (through, param_grads) in [
-            (Through::Constant, ParamGrads::Both),
-            (Through::Batch, ParamGrads::Frozen),
-        ] {
+        for (through, param_grads) in [(Through::Constant, true), (Through::Batch, false)] {
             let mut batch = Batch::<f32, f32>::random(&[8, 5, 7, 3], DataFormat::Ncx);
             let backward = Backward::default().with_through(through);
             batch.backward = backward.with_param_grads(param_grads);
@@ -488,7 +485,7 @@ fn the_tensors_of_a_share() {
         tensors.map(|used| used.tensor).collect::<Vec<_>>()
     };
     assert_eq!(names(&share), names(&whole));
-    assert!(share.gradient(ParamGrads::Both).is_ok());
+    assert!(share.gradient().is_ok());
     let subject = &subjects()[0];
     let problem = Problem::random(&whole, 1);
     let got = ranks::run(&problem, subject, &[1, 1], "two shares");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use wgpu_norm::{Operation, ParamGrads, Tensor};
+use wgpu_norm::{Operation, Tensor};
 use wgpu_norm_verify::Case;
 use wgpu_norm_verify::reference::{Computed, compute};
 
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             inputs.insert(tensor.name().to_owned(), values);
         }
-        results.extend(run(&forward.gradient(ParamGrads::Both)?, &inputs)?);
+        results.extend(run(&forward.gradient()?, &inputs)?);
         // PyTorch has no mask, and no gradient of a gamma that is not there.
         results.retain(|computed| match computed.tensor {
             Tensor::Mask => false,

@@ -41,7 +41,7 @@
 //! | `residual` | a residual, added after the layer; layer and RMS norm: forward only, added before the layer |
 //! | `relu`, `silu`, `gelu`, `gelu_tanh` | the activation after the layer |
 //! | `no_statistics` | layer and RMS norm forward: the rows' statistics are not kept |
-//! | `frozen`, `neither` | gradients: [`ParamGrads`](wgpu_norm::ParamGrads) other than both |
+//! | `frozen` | gradients without those of the parameters |
 //! | `zero_centered_gamma` | gamma is stored less 1 |
 //! | `gate` | the layer's output is multiplied by a gate |
 //! | `no_gamma`, `no_beta` | no gamma, no beta |

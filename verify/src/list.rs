@@ -24,7 +24,7 @@ batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
 {batch,group}_norm_inference/4x6x44/f16/{gpu,software}/{f16_encoder=0,f16_encoder=1}
 batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
 batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
-batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_last/gpu
+batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,frozen,no_gamma}/f32/channels_last/gpu
 
 # Channels first in one dispatch: blocks of channels, some of them processed in turns.
 batch_norm_backward/{1x32x30,3x24x9,4x8x92,1x301x7,2x12x10}/ncx/f32/fused_channels_first/{gpu,software}
@@ -33,7 +33,7 @@ batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/
 
 # Channels last in one dispatch.
 batch_norm_backward/{64x128,9x132,300x4}/nxc/f32/fused_channels_last/{gpu,software}
-batch_norm_backward/{70x12,1x8}/nxc/{f16,bf16-f32,f64}/fused_channels_last/{neither,no_gamma}
+batch_norm_backward/{70x12,1x8}/nxc/{f16,bf16-f32,f64}/fused_channels_last/no_gamma
 
 # Axes that cannot be merged.
 batch_norm_backward/6x5x8/params_6x1x8/f32/general/{gpu,tiny}
@@ -51,7 +51,7 @@ layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
 layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta,7x4/neither,1x9}/f32/rows_in_registers
+layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
 layer_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
@@ -66,7 +66,7 @@ layer_norm_backward/{5x7,9x1}/{f16,bf16-f32}/rows_in_registers/{exact,pooled,exa
 rms_norm_{backward,forward}/{9001x3,1x9}/bf16/rows_in_registers/software/tile=1024,window_unit=4096,max_workgroups=255
 layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
-layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,33x28/no_gamma/no_beta}/f32/rows_read_twice/max_storage_buffers=4
 
 # Any axes: channels between other axes, parameters of each sample, and channels that share statistics or parameters but
 # are not side by side.
@@ -120,7 +120,7 @@ axes_norm_inference/{3x9x8/over_1/along_0-2,2x6x35/over_2/along_0-1}/gate/{resid
 # gamma stored less 1.
 rms_norm_{backward,forward}/{16x192,23x101}/zero_centered_gamma/{bf16,f32}/{rows_in_registers,rows_read_twice/max_storage_buffers=4}
 axes_norm_{backward,forward,inference}/3x9x8/over_1/along_0-2/zero_centered_gamma/{f32,f16/relu}
-batch_norm_backward/5x12/zero_centered_gamma/{f32/relu,f16/neither/relu,f64}
+batch_norm_backward/5x12/zero_centered_gamma/{f32/relu,f16/relu,f64}
 batch_norm_forward/5x12/zero_centered_gamma/{f32/relu,f64}
 
 # GELU and its approximation.
@@ -133,12 +133,12 @@ group_norm_{backward,forward}/2x6x27/ncx/groups_3/{gelu,gelu_tanh}/{f32,f16-f32}
 # Rows with an activation, whose argument the gradient recomputes from src.
 layer_norm_backward/{16x192,23x101,23x50,301x3}/{relu,silu}/f32/rows_in_registers/{gpu,software}
 layer_norm_backward/{64x64,23x101,70x3,3x2001}/{relu,silu}/f32/rows_read_twice/{gpu,software,tiny/in_place}
-layer_norm_backward/{33x28/no_gamma,33x28/no_gamma/no_beta,33x28/no_beta,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
+layer_norm_backward/{33x28/no_gamma,33x28/no_gamma/no_beta,33x28/no_beta,30x300/frozen}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
 layer_norm_backward/{33x28/relu,9x67/silu}/f32/rows_read_twice/max_storage_buffers=4
 {layer,rms}_norm_{backward,forward}/{9x37,15x72}/{relu,silu}/{f16-f32,bf16}/{rows_in_registers,rows_read_twice}
 {layer,rms}_norm_{backward,forward}/9x29/relu/f64/{rows_in_registers,rows_read_twice}
 rms_norm_backward/{16x192,23x101,301x3}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}/{gpu,software}
-rms_norm_backward/{33x28/no_gamma,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
+rms_norm_backward/{33x28/no_gamma,30x300/frozen}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
 {layer,rms}_norm_forward/{16x192,23x101,301x3}/{relu,silu,relu/residual,silu/residual}/f32/{rows_in_registers,rows_read_twice}
 {layer,rms}_norm_forward/3x2001/{relu,silu,relu/residual,silu/residual}/f32/{rows_in_registers/gpu,rows_read_twice}
 
@@ -148,8 +148,8 @@ batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/f32/channels_last/{gpu,software
 batch_norm_backward/{3x24x9,4x8x92,1x301x7}/ncx/relu/f32/fused_channels_first
 batch_norm_backward/{64x128,70x12}/nxc/relu/{f32,f16}/fused_channels_last
 batch_norm_backward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6}/{relu,relu/residual,silu}/f32/general
-batch_norm_backward/{4x6x20,5x33x27,3x8x40}/ncx/relu/{no_gamma,no_beta,constant,constant/frozen,neither,frozen}/f32
-batch_norm_backward/{61x3,40x12}/nxc/{relu,relu/residual}/{constant,constant/frozen,neither}/f32
+batch_norm_backward/{4x6x20,5x33x27,3x8x40}/ncx/relu/{no_gamma,no_beta,constant,constant/frozen,frozen}/f32
+batch_norm_backward/{61x3,40x12}/nxc/{relu,relu/residual}/{constant,constant/frozen}/f32
 batch_norm_backward/{3x8x40/ncx/f32,4x6x20/ncx/f32,5x33x27/ncx/f32,61x3x3/ncx/f32,3x8x40/ncx/f16,5x33x27/ncx/f16,61x3x3/ncx/bf16-f32,4x6x20/ncx/f64}/relu/residual/channels_first
 batch_norm_backward/{3x8x40,4x6x20,1x301x7}/ncx/relu/residual/{f32,f16,f64}/fused_channels_first
 batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/residual/{f32/channels_last,f16/channels_last}/in_place
@@ -175,7 +175,7 @@ group_norm_{backward,forward}/{3x8x40/groups_2/relu,2x6x27/groups_3/silu,5x12x3/
 group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/relu,5x12x3/groups_12/silu}/ncx/f16-f32
 group_norm_{backward,forward}/{3x50x8/groups_2/relu,3x7x5/groups_5/silu,2x30x6/groups_3/relu/residual}/nxc/f32
 group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu,2x30x6/groups_3/silu}/nxc/bf16-f32
-group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/neither,relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/neither,relu/residual/no_gamma}/f32
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/no_gamma}/f32
 instance_norm_{backward,forward}/{3x5x27/ncx,2x9x5/nxc}/{relu,silu,relu/residual}/f32
 
 # Buffers: exact ends, one for all tensors, diff_src over diff_dst.
@@ -234,7 +234,7 @@ rms_norm_backward/{16x192,23x101,301x3}/f32/rows_in_registers/{gpu,software}
 rms_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
 rms_norm_backward/{9x37,15x72}/{f16-f32,bf16}/rows_read_twice
 rms_norm_backward/{9x66,33x28}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
-rms_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32
+rms_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,1x9}/f32
 rms_norm_backward/33x24/f64
 rms_norm_backward/{5x7,8x12}/f32/{exact/in_place,pooled}
 rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
@@ -357,7 +357,7 @@ instance_norm_{backward,forward}/{3x50x8,2x9x5}/nxc/f16-f32/general
 instance_norm_{backward,forward}/2x3x16x17/ncx/bf16
 group_norm_inference/{3x8x40/groups_2/ncx/f32/channels_first,2x6x27/groups_2/ncx/f16-f32,2x37x28/groups_7/nxc/f32/general,1x61x6/groups_2/nxc/bf16}
 # Options, few buffers, buffers.
-group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_3/{frozen,neither,no_gamma}/f32
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_3/{frozen,no_gamma}/f32
 group_norm_backward/4x6x20/ncx/groups_3/{frozen,no_gamma}/f32/channels_first
 group_norm_forward/4x6x20/ncx/groups_3/{no_gamma,no_beta,no_gamma/no_beta}/f32/{channels_first,fused_channels_first}
 group_norm_{backward,forward,inference}/{4x6x20/ncx,3x20x12/nxc}/groups_3/f32/max_storage_buffers=4
@@ -381,7 +381,7 @@ instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
 const FULL: &str = "
 # Cases that the default list has no time for.
 layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/least_row_vec4s=2
-rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma}/f32/rows_read_twice/max_storage_buffers=4
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
 batch_norm_backward/{33x20,50x5}/nxc/bf16/channels_last/gpu
@@ -389,7 +389,7 @@ batch_norm_backward/5x12x16/ncx/f32/fused_channels_first/software/cheap_barriers
 batch_norm_backward/4x8x{380,384}/ncx/f32/fused_channels_first/gpu/fused_block=4096
 layer_norm_backward/{5x6,8x12,21x30}/bf16/rows_in_registers/exact/in_place
 rms_norm_backward/33x96/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
-batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_first/gpu
+batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,frozen,no_gamma}/f32/channels_first/gpu
 batch_norm_backward/1x43700x3/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_last/gpu
 group_norm_inference/{2x6x27/groups_3/ncx,3x7x5/groups_5/nxc}/{relu,silu,residual,relu/residual}/f32
 layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
@@ -405,7 +405,7 @@ batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32,f16}/{exact,pooled,nan
 batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu,silu,residual,relu/residual}/{f32,f16}
 group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,5x12x3/groups_12}/ncx/{relu,silu,relu/residual}/{f32,f16-f32}
 group_norm_{backward,forward}/{3x50x8/groups_2,3x7x5/groups_5,2x30x6/groups_3}/nxc/{relu,silu,relu/residual}/{f32,bf16-f32}
-group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu,relu/residual,silu}/{neither,frozen,no_gamma,no_beta}/f32
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu,relu/residual,silu}/{frozen,no_gamma,no_beta}/f32
 batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
 batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
 group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32,f16}/{exact,pooled}
@@ -413,7 +413,7 @@ group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels
 # Shapes from practice, with every type.
 batch_norm_backward/{1x16x1,32x128x10,32x27x7,1x3x1x1,1x256x28x28,1x257x28x28,2x128x2x2,4x200x17x16,1x16x12x12x12,1x24x14x14,3x5x1x1x1x1x1x2}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 batch_norm_backward/{1x1x16,32x10x128,32x7x27,1x28x28x256,1x28x28x257,2x2x2x128,4x17x16x200,3x1x1x1x1x1x2x5}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}
-layer_norm_backward/{2x3x5/axis_1,1000x2,33x28,6x2x8x33/axis_2}/{,frozen,neither}/{f32,f16,f16-f32,bf16,bf16-f32,f64}
+layer_norm_backward/{2x3x5/axis_1,1000x2,33x28,6x2x8x33/axis_2}/{,frozen}/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 layer_norm_backward/{21x129,3x5,70x2}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{in_place,exact/in_place}
 layer_norm_backward/{60x5000,300x1001,1100x256,3x300001/no_gamma/no_beta}/f32/max_binding=1048576
 batch_norm_backward/1x1x60001/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
@@ -440,10 +440,10 @@ rms_norm_backward/{15x3,30x300,5x1,1x9,300x2,70x12,35x66,3x2001}/{f32,f16,f16-f3
 layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
 
 # Every choice of statistics and parameters, with the plan's own algorithm.
-batch_norm_backward/{4x7x33,5x6x3,1x9x700,4x6x44}/ncx/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
-batch_norm_backward/{4x33x7,5x3x6,700x9,300x4}/nxc/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+batch_norm_backward/{4x7x33,5x6x3,1x9x700,4x6x44}/ncx/{,constant}/{,frozen}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+batch_norm_backward/{4x33x7,5x3x6,700x9,300x4}/nxc/{,constant}/{,frozen}/{,no_gamma}/{f32,f16,bf16-f32,f64}
 batch_norm_backward/{9/params_9,9/params_1,3x4x5/params_1x4x1,3x4x5/params_1x1x5,3x4x5/params_3x4x5}/{,constant}/{,frozen}/{f32,bf16}
-layer_norm_backward/{6x2x8x33/axis_0,6x2x8x33/axis_1,7/axis_0,30x300}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+layer_norm_backward/{6x2x8x33/axis_0,6x2x8x33/axis_1,7/axis_0,30x300}/{,frozen}/{,no_gamma}/{f32,f16,bf16-f32,f64}
 
 # Sizes from practice.
 batch_norm_backward/{2x192x71x71,8x322x16x16,2x64x56x56,1x16x40x40x40,2x251x28x28,12x4x8x8,1x1024x28x17}/ncx/{f32,f16-f32,bf16}
@@ -580,7 +580,7 @@ group_norm_{backward,forward}/{1x70x12/groups_3,1x61x6/groups_2,3x1x12/groups_4}
 group_norm_inference/{3x8x40/groups_2/ncx,2x6x27/groups_3/ncx,2x37x28/groups_7/nxc,3x7x5/groups_5/nxc}/{,no_gamma}/{,no_beta}/{f32,f16,bf16-bf16-f32,f64}{,/max_storage_buffers=4}
 instance_norm_{backward,forward}/{3x5x27,4x8x40,2x3x16x17,9x4x1}/ncx/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{gpu,software}
 instance_norm_{backward,forward}/{3x50x8,2x9x5,2x6x7x12}/nxc/{f32,f16,bf16-f32,f64}/{gpu,software,tiny}
-group_norm_backward/{4x6x20/ncx,5x6x27/ncx,3x20x12/nxc,2x9x6/nxc}/groups_{1,2,6}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32}
+group_norm_backward/{4x6x20/ncx,5x6x27/ncx,3x20x12/nxc,2x9x6/nxc}/groups_{1,2,6}/{,frozen}/{,no_gamma}/{f32,f16,bf16-f32}
 group_norm_forward/{4x6x20/ncx,5x6x27/ncx,3x20x12/nxc,2x9x6/nxc}/groups_{1,2,6}/{,no_gamma}/{,no_beta}/{f32,f16}{,/max_storage_buffers=4}
 group_norm_{backward,forward}/{2x256x32x32/groups_32/ncx,4x64x56x56/groups_32/ncx,2x320x16x16/groups_32/ncx,2x32x32x256/groups_32/nxc}/{f32,f16-f32,bf16}
 instance_norm_{backward,forward}/{2x64x64x64/ncx,2x64x64x32/nxc}/{f32,f16-f32,bf16}

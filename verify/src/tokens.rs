@@ -1,8 +1,8 @@
 //! Operations as parts of a case's ID.
 
 use wgpu_norm::{
-    Activation, Backward, Channels, DType, DTypes, DataFormat, Forward, Norm, Operation,
-    ParamGrads, Pass, Residual, RunningUpdate, RunningVariance, Through,
+    Activation, Backward, Channels, DType, DTypes, DataFormat, Forward, Norm, Operation, Pass,
+    Residual, RunningUpdate, RunningVariance, Through,
 };
 
 /// The batch's weight, if the ID does not name one.
@@ -135,8 +135,7 @@ fn set_pass(operation: &mut Operation, token: &str) -> bool {
         (Pass::Backward(backward), "constant", _) if is_batch => {
             backward.through = Through::Constant;
         }
-        (Pass::Backward(backward), "frozen", _) => backward.param_grads = ParamGrads::Frozen,
-        (Pass::Backward(backward), "neither", _) => backward.param_grads = ParamGrads::Neither,
+        (Pass::Backward(backward), "frozen", _) => backward.param_grads = false,
         _ => return false,
     }
     true
@@ -180,8 +179,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     }
     if let Pass::Backward(backward) = operation.pass {
         add(backward.through == Through::Constant, "constant");
-        add(backward.param_grads == ParamGrads::Frozen, "frozen");
-        add(backward.param_grads == ParamGrads::Neither, "neither");
+        add(!backward.param_grads, "frozen");
     }
     add(!operation.gamma, "no_gamma");
     add(operation.zero_centered_gamma, "zero_centered_gamma");

@@ -147,7 +147,7 @@ impl Bencher {
             dtype: case.dtype.to_string(),
             data_format: case.data_format.map(|format| format.to_string()),
             statistics: case.statistics.name().to_owned(),
-            param_grads: case.param_grads.name().to_owned(),
+            param_grads: if case.param_grads { "both" } else { "none" }.to_owned(),
             activation: case.activation.name().to_owned(),
             samples: Some(walls.len() as u64),
             repeats: Some(repeats as u64),

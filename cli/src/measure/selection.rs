@@ -6,7 +6,7 @@ use crate::attributes::{Choice, choice};
 use crate::failure::Failure;
 use bytesize::ByteSize;
 use clap::Args;
-use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Through};
+use wgpu_norm::{Activation, DType, DataFormat, Error, Through};
 
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -26,11 +26,10 @@ pub struct Selection {
     #[arg(long, value_name = Through::VALUE_NAME, value_parser = choice::<Through>(), ignore_case = true,
         default_value = "batch")]
     pub statistics: Through,
-    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
-    /// neither: none, and gamma is ignored
-    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
-        default_value = "both")]
-    pub param_grads: ParamGrads,
+    /// Whether the parameters' gradients are computed; without them gamma still scales diff_src
+    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true,
+        default_value = "true")]
+    pub param_grads: bool,
     /// The activation after each layer; gradients recompute its argument
     #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
         default_value = "none")]
@@ -110,7 +109,7 @@ impl Selection {
                             },
                             param_grads: match op.is_gradient() {
                                 true => self.param_grads,
-                                false => ParamGrads::Both,
+                                false => true,
                             },
                             activation: self.activation,
                             cache: self.cache.map(|size| size.as_u64()),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use wgpu_norm::{
     Activation, Backward, Channels, DType, DataFormat, Epilogue, Forward, GpuContext, Norm,
-    Operation, ParamGrads, Pass, Residual, Through,
+    Operation, Pass, Residual, Through,
 };
 
 /// A named set of shapes.
@@ -219,7 +219,7 @@ pub struct Case {
     /// The axis of the channels; none for an operator over rows.
     pub data_format: Option<DataFormat>,
     pub statistics: Through,
-    pub param_grads: ParamGrads,
+    pub param_grads: bool,
     pub activation: Activation,
     /// The bytes of the adapter's last-level cache, if they are known.
     pub cache: Option<u64>,
@@ -297,7 +297,7 @@ impl Case {
             (Op::BatchNormInference, ..) => &[2],
             (op, ..) if !op.is_gradient() => &[3, 2],
             (_, Through::Batch, _) => &[5, 3],
-            (_, Through::Constant, ParamGrads::Both) => &[3],
+            (_, Through::Constant, true) => &[3],
             // src is needed only to recompute the activation's argument.
             (_, Through::Constant, _) if self.activation == Activation::None => &[2],
             (_, Through::Constant, _) => &[3],
@@ -372,7 +372,7 @@ mod tests {
             dtype: DType::Bf16,
             data_format: Some(data_format),
             statistics: Through::Batch,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
             cache: None,
         };
@@ -391,7 +391,7 @@ mod tests {
             dtype: DType::F32,
             data_format: None,
             statistics,
-            param_grads: ParamGrads::Both,
+            param_grads: true,
             activation: Activation::None,
             cache: None,
         };
@@ -411,7 +411,7 @@ mod tests {
         // With constant statistics, the activation's argument is recomputed from src.
         for (activation, times) in [(Activation::None, 2), (Activation::Relu, 3)] {
             let frozen = Case {
-                param_grads: ParamGrads::Frozen,
+                param_grads: false,
                 activation,
                 ..case(Op::BatchNorm, constant)
             };

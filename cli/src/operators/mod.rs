@@ -26,8 +26,8 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use tensors::{Arguments, Work};
 use wgpu_norm::{
-    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
-    Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
+    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, Pass, Residual,
+    RunningUpdate, RunningVariance, Tensor, Through,
 };
 
 /// A pass of a layer, before its attributes are known.
@@ -276,12 +276,11 @@ impl Operator {
                          [default: the file's metadata, else batch]",
                     ));
                 }
-                let param_grads = named::<ParamGrads>(
+                flags.push(named::<bool>(
                     PARAM_GRADS,
-                    "The parameter gradients. both: diff_gamma, diff_beta and with a gate diff_gate; frozen: none, gamma still scales \
-                     diff_src; neither: none, and gamma is ignored",
-                );
-                flags.push(param_grads.default_value(ParamGrads::Both.name()));
+                    "Whether the gradients of gamma, beta and a gate are computed; without them gamma still scales diff_src \
+                     [default: true]",
+                ));
             }
             _ => {}
         }
@@ -336,7 +335,7 @@ impl Operator {
             (Norm::Batch(_), Pass::Backward(_)) => given.named("statistics")?.unwrap_or_default(),
             _ => Through::Batch,
         };
-        let param_grads = given.flag(PARAM_GRADS).unwrap_or_default();
+        let param_grads = given.flag(PARAM_GRADS).unwrap_or(true);
         let of_channels = matches!(norm, Norm::Batch(_) | Norm::Instance { .. });
         if of_channels && self.pass == Pass::Inference {
             job.input.take_running_statistics();
@@ -382,16 +381,6 @@ impl Operator {
             .with_zero_centered_gamma(given.named("zero_centered_gamma")?.unwrap_or(false))
             .with_gate(has(Tensor::Gate))
             .with_epilogue(Epilogue::new(residual, activation));
-        let counts_for_activation = activation != Activation::None && residual == Residual::None;
-        if param_grads == ParamGrads::Neither && operation.gamma {
-            job.warn(match counts_for_activation {
-                true => {
-                    "gamma: used for the activation only, as --param-grads is neither; with frozen it also scales \
-                     diff_src"
-                }
-                false => "gamma: ignored, as --param-grads is neither; with frozen it is used",
-            });
-        }
         Work::new(operation, arguments)
     }
 }

@@ -299,7 +299,7 @@ fn every_type_and_operator() {
         "constant",
     ];
     assert_success(&run(
-        &[&cases[..], &["--param-grads", "frozen"], &file].concat()
+        &[&cases[..], &["--param-grads", "false"], &file].concat()
     ));
     let value = read(&report);
     let row = &value["results"][0];
@@ -320,14 +320,7 @@ fn forward_passes_by_name() {
         "1",
     ];
     // Flags of gradients do not apply to these.
-    let cases = [
-        "--shape",
-        "6x8x50",
-        "--op",
-        "all",
-        "--param-grads",
-        "frozen",
-    ];
+    let cases = ["--shape", "6x8x50", "--op", "all", "--param-grads", "false"];
     let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
     assert_success(&output);
     let value = read(&report);
@@ -354,7 +347,7 @@ fn forward_passes_by_name() {
         let want: Vec<_> = times.iter().map(|&times| (times, times * bytes)).collect();
         assert_eq!(models(row), want, "{op}");
         let gradient = !op.contains("-forward") && !op.contains("-inference");
-        assert_eq!(row["param_grads"] == "frozen", gradient, "{op}");
+        assert_eq!(row["param_grads"] == "none", gradient, "{op}");
     }
     // Costs around the kernels for a forward pass: src is uploaded, dst is read back.
     let alone = [

@@ -10,7 +10,7 @@ use burn::tensor::{DType as BurnDType, Shape};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wgpu_norm::export::Dispatch;
-use wgpu_norm::{DType, Error, F16Encoder, Format, Operation, ParamGrads, Plan, Tensor, TensorUse};
+use wgpu_norm::{DType, Error, F16Encoder, Format, Operation, Plan, Tensor, TensorUse};
 
 /// A layer's pass on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,9 +80,9 @@ impl Prepared {
             tensors.iter().partition(|used| used.access.writes());
         let specs =
             |tensors: Vec<&TensorUse>| tensors.into_iter().map(|used| pass.spec(used)).collect();
-        let gradient = |param_grads| {
+        let gradient = |operation| {
             let pass = Pass {
-                operation: pass.operation.gradient(param_grads)?,
+                operation,
                 differentiated: false,
                 ..pass.clone()
             };
@@ -94,7 +94,10 @@ impl Prepared {
             inputs: specs(inputs),
             outputs: specs(outputs),
             gradients: match pass.differentiated {
-                true => Some([gradient(ParamGrads::Both)?, gradient(ParamGrads::Frozen)?]),
+                true => {
+                    let all = pass.operation.gradient()?;
+                    Some([gradient(all.clone())?, gradient(all.without_param_grads())?])
+                }
                 false => None,
             },
             dispatches: Mutex::default(),

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::rc::Rc;
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Forward, GpuContext, Norm, Operation, ParamGrads,
-    Plan, Residual, Tensor, wgpu,
+    Activation, DType, DataFormat, Epilogue, Forward, GpuContext, Norm, Operation,     Plan, Residual, Tensor, wgpu,
 };
 
 pub const STEPS: usize = 400;
@@ -35,7 +34,7 @@ pub async fn train(gpu: GpuContext, progress: Rc<RefCell<Progress>>) -> Outcome 
     let norm = Norm::batch(DataFormat::Nxc);
     let forward = Operation::new(norm, Forward::default(), &[SAMPLES, 4], DType::F32)
         .with_epilogue(Epilogue::new(Residual::After, Activation::None));
-    let backward = forward.gradient(ParamGrads::Both)?.plan(gpu.profile())?;
+    let backward = forward.gradient()?.plan(gpu.profile())?;
     let forward = forward.plan(gpu.profile())?;
 
     // A buffer for each tensor. Both plans use most of them; each plan makes its own workspace.

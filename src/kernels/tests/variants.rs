@@ -42,14 +42,12 @@ impl Variant {
         let Epilogue {
             activation,
             residual,
-            gamma_ignored,
             zero_centered_gamma,
             gated,
         } = self.epilogue;
         for (on, name) in [
             (activation != Activation::None, activation.name()),
             (residual, "residual"),
-            (gamma_ignored, "gamma_ignored"),
             (zero_centered_gamma, "zero_centered_gamma"),
             (gated, "gated"),
         ] {

@@ -40,8 +40,8 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
 /// Plans and errors have the same names.
 ///
 /// **gamma is ignored if diff_gamma and diff_beta are not requested**, as the document says: see
-/// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, change
-/// the [`Operation`]'s [`ParamGrads`] to [`Frozen`](ParamGrads::Frozen).
+/// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, take the
+/// operation with all outputs [`without_param_grads`](Operation::without_param_grads).
 ///
 /// # Differences
 ///
@@ -101,7 +101,7 @@ impl BatchNormTrainingBackward {
         }
     }
 
-    /// The operation, with gamma or without. A gamma that is ignored is still one of its tensors.
+    /// The operation, with gamma or without. A gamma that is ignored is none of its tensors.
     ///
     /// # Errors
     ///
@@ -112,11 +112,9 @@ impl BatchNormTrainingBackward {
         has_gamma: bool,
     ) -> Result<Operation, Error> {
         let norm = batch_norm(self.data_format);
-        let pass = Backward::default().with_param_grads(match self.outputs {
-            BatchNormOutputs::All => ParamGrads::Both,
-            BatchNormOutputs::DiffSrc => ParamGrads::Neither,
-        });
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma, false))
+        let all = self.outputs == BatchNormOutputs::All;
+        let pass = Backward::default().with_param_grads(all);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma && all, false))
     }
 
     /// Computes the outputs from tensors in host memory.
@@ -130,10 +128,14 @@ impl BatchNormTrainingBackward {
         inputs: BatchNormTrainingBackwardInputs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         let operation = self.operation::<T, P>(inputs.shape, inputs.gamma.is_some())?;
+        if let Some(gamma) = inputs.gamma {
+            operation.check_param(Tensor::Gamma, gamma.len())?;
+        }
+        let gamma = inputs.gamma.filter(|_| operation.gamma);
         let call = Call::new(operation, inputs.src)
             .with(Tensor::DiffDst, inputs.diff_dst)
             .statistics(inputs.mean, inputs.variance)
-            .with(Tensor::Gamma, inputs.gamma);
+            .with(Tensor::Gamma, gamma);
         Ok(call.run::<T, P, P>(gpu).await?.grads())
     }
 }
@@ -278,7 +280,7 @@ impl LayerNormBackward {
         exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
         if let Some(beta) = inputs.beta {
             exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
-            operation.check_beta(beta.len())?;
+            operation.check_param(Tensor::Beta, beta.len())?;
         }
         let call = Call::new(operation, inputs.src)
             .with(Tensor::DiffDst, inputs.diff_dst)

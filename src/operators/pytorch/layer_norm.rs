@@ -250,7 +250,7 @@ impl NativeLayerNormBackward {
             .operation::<T, P>(shape, normalized, has_weight, EPSILON)?
             .with_params(has_weight, has_bias);
         if let Some(bias) = inputs.bias {
-            operation.check_beta(bias.len())?;
+            operation.check_param(Tensor::Beta, bias.len())?;
         }
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
         let call = Call::new(operation, inputs.input)

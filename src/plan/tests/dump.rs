@@ -7,8 +7,7 @@ use crate::kernels::tests::spirv;
 use crate::plan::Dispatch;
 use crate::{
     Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm,
-    Operation, ParamGrads, Pass, Profile, Residual, RunningUpdate, RunningVariance, Through,
-    Tuning,
+    Operation, Pass, Profile, Residual, RunningUpdate, RunningVariance, Through, Tuning,
 };
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -53,8 +52,7 @@ impl Random {
         let rows = norm.is_over_rows();
         let pass: Pass = match self.below(if rows { 2 } else { 3 }) {
             0 => {
-                let grads = [ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither];
-                let mut backward = Backward::default().with_param_grads(self.of(&grads));
+                let mut backward = Backward::default().with_param_grads(self.flag());
                 if is_batch && self.flag() {
                     backward.through = Through::Constant;
                 }

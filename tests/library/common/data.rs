@@ -6,8 +6,8 @@ use super::Subject;
 use pollster::block_on;
 use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::{
-    DType, DataFormat, Element, Error, Format, Forward, Norm, Operation, ParamGrads, Pass, Tensor,
-    TensorUse, Through, Tuning, bytemuck,
+    DType, DataFormat, Element, Error, Format, Forward, Norm, Operation, Pass, Tensor, TensorUse,
+    Through, Tuning, bytemuck,
 };
 use wgpu_norm_verify::reference::{Computed, SUM_ULPS, compute, scaled_error};
 
@@ -288,7 +288,7 @@ pub fn error(got: &Values, want: &Computed) -> f64 {
 pub fn all_choices(gradient: &Operation) -> Vec<Operation> {
     let mut choices = Vec::new();
     for through in [Through::Batch, Through::Constant] {
-        for param_grads in [ParamGrads::Both, ParamGrads::Neither, ParamGrads::Frozen] {
+        for param_grads in [true, false] {
             let mut chosen = gradient.clone();
             if let Pass::Backward(backward) = &mut chosen.pass {
                 (backward.through, backward.param_grads) = (through, param_grads);

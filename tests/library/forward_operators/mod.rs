@@ -18,7 +18,7 @@ use wgpu_norm::operators::{
 };
 use wgpu_norm::{
     Backward, Channels, DType, DTypes, DataFormat, Element, Error, Forward, Norm, Operation,
-    ParamGrads, ParamOf, Pass, RunningUpdate, RunningVariance, Tensor, Through,
+    ParamOf, Pass, RunningUpdate, RunningVariance, Tensor, Through,
 };
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 

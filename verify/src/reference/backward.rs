@@ -6,7 +6,7 @@ use super::norm::Statistic;
 use super::undecided::Undecided;
 use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
 use wgpu_norm::memory;
-use wgpu_norm::{Activation, Backward, Error, Operation, ParamGrads, Tensor};
+use wgpu_norm::{Activation, Backward, Error, Operation, Tensor};
 
 /// All results that a gradient may write.
 pub(super) fn compute(
@@ -23,7 +23,7 @@ pub(super) fn compute(
         indices,
         src,
         statistics: &statistics,
-        gamma: gamma.filter(|_| backward.param_grads != ParamGrads::Neither),
+        gamma,
         gate: inputs.given(Tensor::Gate),
         through: backward.through,
         norm: &operation.norm,

@@ -3,8 +3,8 @@
 use super::*;
 use half::{bf16, f16};
 use wgpu_norm::{
-    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, ParamGrads, Residual,
-    RunningUpdate, RunningVariance, Through,
+    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Residual, RunningUpdate,
+    RunningVariance, Through,
 };
 
 const EPSILON: f64 = 0.1; // large, so that an error in its place shows
@@ -90,7 +90,7 @@ fn gradients_are_the_derivatives() {
                     .with_epsilon(EPSILON)
                     .with_gate(gate)
                     .with_epilogue(Epilogue::new(Residual::None, activation));
-            let backward = forward.gradient(ParamGrads::Both).unwrap();
+            let backward = forward.gradient().unwrap();
             let mut inputs = Vec::new();
             for used in forward
                 .tensors()
@@ -150,7 +150,7 @@ fn options_of_gradients() {
     let norm = Norm::Batch(Channels::Axis(DataFormat::Nxc));
     let pass = Backward::default()
         .with_through(Through::Constant)
-        .with_param_grads(ParamGrads::Frozen);
+        .with_param_grads(false);
     let operation = Operation::new(norm, pass, &[2, 2], DType::F32)
         .with_epsilon(0.5)
         .with_epilogue(Epilogue::new(Residual::After, Activation::Relu));
@@ -322,7 +322,7 @@ fn edges_and_errors() {
     assert_eq!(find(&results, Tensor::Mean).values, [0.0; 2]);
     assert_eq!(find(&results, Tensor::Variance).values, [0.0; 2]);
     assert!(find(&results, Tensor::Dst).values.is_empty());
-    let backward = forward.gradient(ParamGrads::Both).unwrap();
+    let backward = forward.gradient().unwrap();
     let statistics = [
         (Tensor::Mean, vec![0.0; 2]),
         (Tensor::Variance, vec![1.0; 2]),

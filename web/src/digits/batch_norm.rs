@@ -4,7 +4,7 @@ use super::kernel::{Command, Kernels};
 use super::param::{Param, upload, zeros};
 use wgpu_norm::wgpu::Buffer;
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Error, Forward, Norm, Operation, ParamGrads, Pass,
+    Activation, DType, DataFormat, Epilogue, Error, Forward, Norm, Operation, Pass,
     Residual, RunningUpdate, RunningVariance, Tensor,
 };
 
@@ -75,7 +75,7 @@ impl BatchNorm {
             (Tensor::DiffGamma, &self.gamma.gradient),
             (Tensor::DiffBeta, &self.beta.gradient),
         ];
-        let gradient = self.training(src).gradient(ParamGrads::Both)?;
+        let gradient = self.training(src).gradient()?;
         bind(kernels, &gradient, &buffers)
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use wgpu_norm::{
-    Backward, Channels, DType, DataFormat, Forward, GpuContext, Norm, Operation, ParamGrads, Pass,
+    Backward, Channels, DType, DataFormat, Forward, GpuContext, Norm, Operation, Pass,
 };
 
 /// A list of cases.
@@ -156,7 +156,7 @@ impl Case {
         };
         let pass: Pass = match self.gradient {
             true => Backward::default()
-                .with_param_grads(ParamGrads::Both)
+                .with_param_grads(true)
                 .into(),
             false => Forward::default().into(),
         };

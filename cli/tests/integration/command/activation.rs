@@ -435,10 +435,6 @@ fn variants_of_gradients_are_checked() {
     });
     assert_close(&values(&output, "diff_src"), &want);
 
-    let neither = [&constant[..], &["--param-grads", "neither"]].concat();
-    let (output, _) = layer.run("backward", "neither", &layer.backward(), &neither);
-    let want = all(|i| if y[i] > 0.0 { r[i] * diff_dst(i) } else { 0.0 });
-    assert_close(&values(&output, "diff_src"), &want);
     for name in ["gamma", "beta"] {
         let without = layer.backward().without(name);
         layer.run("backward", &format!("no-{name}"), &without, &relu);
@@ -503,26 +499,6 @@ fn rounding_may_decide() {
             printed.contains(&format!("check mask: ok, {words}")),
             "{printed}"
         );
-    }
-}
-
-#[test]
-fn says_where_gamma_does_not_count() {
-    let folder = folder("says");
-    let (input, output) = (folder.join("in"), folder.join("out"));
-    let masked = BATCH.backward().with("mask", words(&[1], &[5]));
-    for (draft, says) in [
-        (
-            BATCH.backward(),
-            "gamma: used for the activation only, as --param-grads is neither",
-        ),
-        (masked, "gamma: ignored, as --param-grads is neither"),
-    ] {
-        std::fs::write(&input, draft.bytes()).unwrap();
-        let arguments = ["--activation", "relu", "--param-grads", "neither"];
-        let result = backward(&input, &output, &arguments);
-        assert_success(&result);
-        assert!(stderr(&result).contains(says), "{}", stderr(&result));
     }
 }
 

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_wgpu_norm::nn::*;
 use burn_wgpu_norm::{Way, counts, force, init_async, way};
 use wasm_bindgen::prelude::*;
-use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, ParamGrads, Tensor as Role};
+use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, Tensor as Role};
 use wgpu_norm_verify::reference::{compute, scaled_error};
 
 type Param1 = Param<Tensor<1>>;
@@ -157,7 +157,7 @@ fn check(what: &str, norm: &Norm, results: &[(Role, Vec<f32>)]) {
     // The gradient uses the statistics that the forward pass left.
     let statistics = computed.clone();
     tensors.extend(statistics.iter().map(|of| (of.tensor, &*of.values)));
-    let gradient = forward.gradient(ParamGrads::Both).unwrap();
+    let gradient = forward.gradient().unwrap();
     computed.extend(compute(&gradient, &tensors).unwrap());
     assert_eq!(results.len(), 3 + usize::from(beta));
     let errors = results.iter().map(|(role, got)| {

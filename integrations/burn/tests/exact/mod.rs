@@ -3,7 +3,7 @@
 
 use crate::{Case, EPSILON, View};
 use burn::tensor::{FloatDType, f16};
-use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, ParamGrads, Tensor};
+use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, Tensor};
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
 /// The results of a layer whose src has the case's shape, however src reaches the layer.
@@ -37,7 +37,7 @@ impl Exact {
         // The gradient uses the statistics that the forward pass left.
         let statistics = computed.clone();
         tensors.extend(statistics.iter().map(|of| (of.tensor, &*of.values)));
-        let gradient = forward.gradient(ParamGrads::Both).unwrap();
+        let gradient = forward.gradient().unwrap();
         computed.extend(compute(&gradient, &tensors).unwrap());
         Self(computed)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Element, Forward, ForwardArgs,
-    GpuContext, Norm, Operation, Output, ParamGrads, ParamOf, RunningStatistics, RunningUpdate,
+    GpuContext, Norm, Operation, Output, ParamOf, RunningStatistics, RunningUpdate,
     RunningVariance, Tensor, bytemuck, half,
 };
 use wgpu_norm_mpi::{Communicator, Error, Options, SyncBatchNorm};
@@ -151,7 +151,7 @@ fn check<T: Element, P: ParamOf<T>>(
         (Tensor::Gamma, &gamma),
     ];
     let mut want = compute(&forward, &tensors).unwrap();
-    let gradient = forward.gradient(ParamGrads::Both).unwrap();
+    let gradient = forward.gradient().unwrap();
     want.extend(compute(&gradient, &tensors).unwrap());
     let close = |tensor: Tensor, error: &dyn Fn(&Computed) -> f64| {
         let want = want.iter().find(|computed| computed.tensor == tensor);
