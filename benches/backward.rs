@@ -16,7 +16,7 @@ use std::error::Error;
 use std::hint::black_box;
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, Bound, DType, DataFormat, Element, GpuBatchNorm,
-    GpuContext, Norm, Operation, ParamOf, Tensor,
+    GpuContext, Norm, Operation, ParamOf, SavedRef, Tensor,
 };
 
 use DataFormat::{Ncx, Nxc};
@@ -59,9 +59,8 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
     }
 
     fn args(&self) -> BackwardArgs<'_, T, P> {
-        let statistics = (&self.mean, &self.variance);
-        BackwardArgs::new(self.shape, &self.src, &self.diff_dst, statistics)
-            .params(Some(&self.gamma), None)
+        let statistics = SavedRef::moments(&self.mean, &self.variance);
+        BackwardArgs::new(self.shape, &self.src, &self.diff_dst, statistics).gamma(&self.gamma)
     }
 
     /// On the device, ready to be recorded. The buffers live as long as the bind groups.

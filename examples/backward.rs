@@ -35,12 +35,12 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     let (shape, gamma, beta) = (&layer.shape, Some(&*layer.gamma), Some(&*layer.beta));
 
     // 4. Upload, run, read back. The futures block no executor; any executor will do.
-    let args = ForwardArgs::new(shape, &layer.src).params(gamma, beta);
+    let args = ForwardArgs::new(shape, &layer.src).gamma(gamma).beta(beta);
     let output = batch_norm.forward(args).await?;
 
     // 5. The gradient uses the statistics that the forward pass computed.
     let args = BackwardArgs::new(shape, &layer.src, &layer.diff_dst, &output.saved);
-    let grads = batch_norm.backward(args.params(gamma, beta)).await?;
+    let grads = batch_norm.backward(args.gamma(gamma).beta(beta)).await?;
 
     // 6. The parameter gradients are present because `true` is the default.
     let (Some(diff_gamma), Some(diff_beta)) = (grads.diff_gamma, grads.diff_beta) else {

@@ -31,20 +31,24 @@ async fn channels() -> Result<(), Box<dyn Error>> {
 
     // PyTorch's way: layer norm over the last axis, between transpositions of src and dst and of their gradients.
     let shape = [4, 14, 14, 96];
-    let layer_norm = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
+    let layer_norm = GpuLayerNorm::new(&gpu, LayerNormOptions::new(-1))?;
     let [src, diff_dst] = [&layer.src, &layer.diff_dst].map(|x| transposed(x, 96, 14 * 14));
-    let args = ForwardArgs::new(&shape, &src).params(gamma, beta);
+    let args = ForwardArgs::new(&shape, &src).gamma(gamma).beta(beta);
     let rows = layer_norm.forward(args).await?;
-    let args = BackwardArgs::new(&shape, &src, &diff_dst, &rows.saved).params(gamma, beta);
+    let args = BackwardArgs::new(&shape, &src, &diff_dst, &rows.saved)
+        .gamma(gamma)
+        .beta(beta);
     let row_grads = layer_norm.backward(args).await?;
     let [dst, diff_src] = [&rows.dst, &row_grads.diff_src].map(|x| transposed(x, 14 * 14, 96));
 
     // Without transposing: statistics over axis 1, gamma and beta along axis 1.
     let axes_norm = GpuAxesNorm::new(&gpu, AxesNormOptions::new(&[1], &[1]))?;
-    let args = ForwardArgs::new(&layer.shape, &layer.src).params(gamma, beta);
+    let args = ForwardArgs::new(&layer.shape, &layer.src)
+        .gamma(gamma)
+        .beta(beta);
     let output = axes_norm.forward(args).await?;
     let args = BackwardArgs::new(&layer.shape, &layer.src, &layer.diff_dst, &output.saved);
-    let grads = axes_norm.backward(args.params(gamma, beta)).await?;
+    let grads = axes_norm.backward(args.gamma(gamma).beta(beta)).await?;
 
     // Both are checked against the reference in float64.
     let norm = Norm::Axes {

@@ -23,7 +23,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
     Activation, AxesNormOptions, BackwardArgs, DType, Epilogue, Forward, ForwardArgs, GpuAxesNorm,
-    GpuContext, Norm, Operation, Residual, Tensor,
+    GpuContext, Norm, Operation, Residual, SavedRef, Tensor,
 };
 use wgpu_norm_verify::Random;
 
@@ -69,8 +69,8 @@ async fn diffusion() -> Result<(), Box<dyn Error>> {
         let (noisy, noise, condition) = batch(&mut random);
         let src = enter.forward(&noisy);
         let [shift, scale, gate] = modulate.each_ref().map(|linear| linear.forward(&condition));
-        let args = ForwardArgs::new(&SHAPE, &src).params(Some(&scale), Some(&shift));
-        let args = args.gate(Some(&gate)).residual(Some(&src));
+        let args = ForwardArgs::new(&SHAPE, &src).gamma(&scale).beta(&shift);
+        let args = args.gate(&gate).residual_after(&src);
         let output = layer.forward(args).await?;
         let guess = leave.forward(&output.dst);
 
@@ -83,8 +83,8 @@ async fn diffusion() -> Result<(), Box<dyn Error>> {
         // 5. Backward. A linear layer learns as soon as it has its gradient.
         let diff_dst = leave.backward(&output.dst, &diff);
         let (mean, variance) = (&output.saved.mean, &output.saved.variance);
-        let args = BackwardArgs::new(&SHAPE, &src, &diff_dst, (mean, variance));
-        let args = args.params(Some(&scale), Some(&shift)).gate(Some(&gate));
+        let args = BackwardArgs::new(&SHAPE, &src, &diff_dst, SavedRef::moments(mean, variance));
+        let args = args.gamma(&scale).beta(&shift).gate(&gate);
         let grads = layer.backward(args).await?;
         let diffs = [grads.diff_beta, grads.diff_gamma, grads.diff_gate];
         let diffs = diffs.map(Option::unwrap_or_default);

@@ -22,13 +22,13 @@ async fn train() -> Result<(), Box<dyn Error>> {
 
     // The output to learn, that of other parameters.
     let (gamma, beta) = ([0.5, 2.0, -1.0, 3.0], [1.0, 0.0, -2.0, 0.5]);
-    let args = ForwardArgs::new(&SHAPE, &src).params(Some(&gamma), Some(&beta));
+    let args = ForwardArgs::new(&SHAPE, &src).gamma(&gamma).beta(&beta);
     let target = layer.forward(args).await?.dst;
 
     let (mut gamma, mut beta) = (vec![1.0; 4], vec![0.0; 4]);
     let mut losses = Vec::new();
     for step in 0..30 {
-        let args = ForwardArgs::new(&SHAPE, &src).params(Some(&gamma), Some(&beta));
+        let args = ForwardArgs::new(&SHAPE, &src).gamma(&gamma).beta(&beta);
         let output = layer.forward(args).await?;
 
         // The mean squared error over the samples, summed over the channels, and its gradient.
@@ -38,9 +38,7 @@ async fn train() -> Result<(), Box<dyn Error>> {
         let diff_dst: Vec<f32> = errors.iter().map(|e| 2.0 * e / 64.0).collect();
 
         let args = BackwardArgs::new(&SHAPE, &src, &diff_dst, &output.saved);
-        let grads = layer
-            .backward(args.params(Some(&gamma), Some(&beta)))
-            .await?;
+        let grads = layer.backward(args.gamma(&gamma).beta(&beta)).await?;
         for (params, diff) in [(&mut gamma, grads.diff_gamma), (&mut beta, grads.diff_beta)] {
             let diff = diff.unwrap_or_default();
             for (param, diff) in params.iter_mut().zip(diff) {

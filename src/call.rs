@@ -100,12 +100,12 @@ impl<'a> Call<'a> {
 pub struct Grads<T, P> {
     /// Gradient with respect to src, of src's shape.
     pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, as long as gamma. Computed with [`true`](crate::true),
-    /// by layer, RMS and axes norm only if gamma or beta is given.
+    /// Gradient with respect to gamma, as long as gamma. Computed unless the layer is
+    /// frozen (`param_grads(false)`), by layer, RMS and axes norm only if gamma or beta is given.
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise; RMS norm has none.
     pub diff_beta: Option<Vec<P>>,
-    /// Gradient with respect to the gate, if one is given; with [`true`](crate::true).
+    /// Gradient with respect to the gate, if one is given; likewise.
     pub diff_gate: Option<Vec<P>>,
     /// Gradient with respect to the residual that was added before an activation, if a mask was given. The gradient of
     /// a residual without an activation is diff_dst.

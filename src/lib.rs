@@ -12,11 +12,11 @@
 //! let shape = [3, 2]; // three samples of two channels
 //! let src = [1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0];
 //! let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
-//! let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+//! let output = layer.forward(ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta)).await?;
 //! assert_eq!(output.saved.mean, [2.0, 20.0]);
 //!
 //! let diff_dst = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
-//! let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
+//! let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).gamma(&gamma).beta(&beta);
 //! let grads = layer.backward(args).await?;
 //! assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
 //! # Ok::<(), Error>(()) }).unwrap();

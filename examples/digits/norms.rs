@@ -5,7 +5,7 @@ use crate::plain::Param;
 use wgpu_norm::{
     BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext,
     GpuLayerNorm, Grads, InferenceArgs, LayerNormOptions, Output, RunningStatistics, RunningUpdate,
-    RunningVariance,
+    RunningVariance, SavedRef,
 };
 
 pub const EPSILON: f64 = 1e-5;
@@ -56,7 +56,8 @@ impl BatchNorm {
         let running_before = self.running.clone();
         let Running { mean, variance } = &mut self.running;
         let args = ForwardArgs::new(&shape, &src)
-            .params(Some(&self.gamma.value), Some(&self.beta.value))
+            .gamma(&self.gamma.value)
+            .beta(&self.beta.value)
             .running(RunningStatistics::new(mean, variance, UPDATE));
         let output = self.norm.forward(args).await?;
         Ok(BatchNormPass {
@@ -74,7 +75,7 @@ impl BatchNorm {
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
         let args = BackwardArgs::new(&pass.shape, &pass.src, diff_dst, &pass.output.saved);
-        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
+        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
         self.norm.backward(args).await
     }
 
@@ -82,8 +83,8 @@ impl BatchNorm {
     pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
         let Running { mean, variance } = &self.running;
         let shape = self.shape(src);
-        let args = InferenceArgs::new(&shape, src, (mean, variance));
-        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
+        let args = InferenceArgs::new(&shape, src, SavedRef::moments(mean, variance));
+        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
         self.norm.infer(args).await
     }
 
@@ -114,7 +115,7 @@ pub struct LayerNormPass {
 
 impl LayerNorm {
     pub fn new(gpu: &GpuContext, columns: usize) -> Result<Self, Error> {
-        let options = LayerNormOptions::default().epsilon(EPSILON); // along the last axis
+        let options = LayerNormOptions::new(-1).epsilon(EPSILON); // along the last axis
         Ok(Self {
             norm: GpuLayerNorm::new(gpu, options)?,
             gamma: Param::new(vec![1.0; columns]),
@@ -144,7 +145,7 @@ impl LayerNorm {
     ) -> Result<Grads<f32, f32>, Error> {
         let (src, statistics) = (pass.normalized(), &pass.output.saved);
         let args = BackwardArgs::new(&pass.shape, src, diff_dst, statistics);
-        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
+        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
         self.norm.backward(args).await
     }
 
@@ -162,8 +163,9 @@ impl LayerNorm {
         residual: &'a [f32],
     ) -> ForwardArgs<'a, f32> {
         ForwardArgs::new(shape, src)
-            .params(Some(&self.gamma.value), Some(&self.beta.value))
-            .residual(Some(residual))
+            .gamma(&self.gamma.value)
+            .beta(&self.beta.value)
+            .residual_before(residual)
     }
 
     pub fn learn(&mut self, grads: &Grads<f32, f32>) {

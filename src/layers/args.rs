@@ -1,112 +1,141 @@
 //! The arguments and results of layers in host memory: the same types for all layers.
 
 use crate::call::Results;
-use crate::{Element, Error, RunningUpdate, Tensor};
+use crate::{DType, Element, Error, ParamOf, RunningUpdate, Tensor};
+use std::marker::PhantomData;
+
+/// Elements of a parameter, and their type.
+pub(crate) type Param<'a> = (DType, &'a [u8]);
+
+fn param<'a, P: Element>(elements: impl OptionalSlice<'a, P>) -> Option<Param<'a>> {
+    let elements = elements.slice()?;
+    Some((P::DTYPE, bytemuck::cast_slice(elements)))
+}
+
+/// A slice, or an option of one.
+pub trait OptionalSlice<'a, E> {
+    /// The slice, if there is one.
+    fn slice(self) -> Option<&'a [E]>;
+}
+
+impl<'a, E> OptionalSlice<'a, E> for &'a [E] {
+    fn slice(self) -> Option<&'a [E]> {
+        Some(self)
+    }
+}
+
+impl<'a, E> OptionalSlice<'a, E> for &'a Vec<E> {
+    fn slice(self) -> Option<&'a [E]> {
+        Some(self)
+    }
+}
+
+impl<'a, E, const N: usize> OptionalSlice<'a, E> for &'a [E; N] {
+    fn slice(self) -> Option<&'a [E]> {
+        Some(self)
+    }
+}
+
+impl<'a, E, S: OptionalSlice<'a, E>> OptionalSlice<'a, E> for Option<S> {
+    fn slice(self) -> Option<&'a [E]> {
+        self?.slice()
+    }
+}
 
 /// The parameters that a layer is given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Params<'a, P> {
-    pub gamma: Option<&'a [P]>,
-    pub beta: Option<&'a [P]>,
-    pub gate: Option<&'a [P]>,
-    /// Whether a gate of another type was set before gamma and beta.
-    misplaced_gate: bool,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Params<'a> {
+    pub gamma: Option<Param<'a>>,
+    pub beta: Option<Param<'a>>,
+    pub gate: Option<Param<'a>>,
 }
 
-impl<'a, P> Params<'a, P> {
-    const fn new(gamma: Option<&'a [P]>, beta: Option<&'a [P]>) -> Self {
-        Self {
-            gamma,
-            beta,
-            gate: None,
-            misplaced_gate: false,
-        }
+impl<'a> Params<'a> {
+    pub fn all(&self) -> [(Tensor, Option<Param<'a>>); 3] {
+        [
+            (Tensor::Gamma, self.gamma),
+            (Tensor::Beta, self.beta),
+            (Tensor::Gate, self.gate),
+        ]
     }
 
-    /// gamma and beta of another type.
-    const fn replaced<Q>(&self, gamma: Option<&'a [Q]>, beta: Option<&'a [Q]>) -> Params<'a, Q> {
-        Params {
-            misplaced_gate: self.gate.is_some(),
-            ..Params::new(gamma, beta)
-        }
-    }
-
-    /// An error if a gate was set that has no effect.
-    pub fn check(&self) -> Result<(), Error> {
-        match self.misplaced_gate {
-            true => Err(Error::argument(
-                Tensor::Gate.name(),
-                "one set after params, whose element type it has",
-                "one set before",
+    /// The type of all that are given; `default` if none are. An error if their types differ.
+    pub fn dtype(&self, default: DType) -> Result<DType, Error> {
+        let given = self.all().into_iter();
+        let mut given = given.filter_map(|(tensor, param)| Some((tensor, param?.0)));
+        let Some((first, dtype)) = given.next() else {
+            return Ok(default);
+        };
+        match given.find(|(_, other)| *other != dtype) {
+            None => Ok(dtype),
+            Some((tensor, other)) => Err(Error::argument(
+                tensor.name(),
+                format!("{dtype} elements, as {} has", first.name()),
+                other,
             )),
-            false => Ok(()),
         }
     }
+
+    /// Which are given.
+    pub fn given(&self) -> Given {
+        self.all().map(|(_, param)| param.is_some())
+    }
 }
+
+/// Whether gamma, beta and the gate are given.
+pub(crate) type Given = [bool; 3];
 
 /// The tensors of a forward pass.
 ///
 /// ```
 /// use wgpu_norm::ForwardArgs;
 ///
-/// let (src, residual, gamma) = (vec![1.0_f32; 6], vec![0.5; 6], vec![2.0; 3]);
-/// let args = ForwardArgs::new(&[2, 3], &src)
-///     .params(Some(&gamma), None)
-///     .residual(Some(&residual));
+/// let (src, residual, gamma) = (vec![1.0_f32; 6], vec![0.5; 6], vec![2.0_f32; 3]);
+/// let args = ForwardArgs::new(&[2, 3], &src).gamma(&gamma).residual_before(&residual);
 /// ```
 #[derive(Debug)]
-pub struct ForwardArgs<'a, T: Element, P = T> {
+pub struct ForwardArgs<'a, T: Element> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
-    pub(crate) params: Params<'a, P>,
-    pub(crate) residual: Option<&'a [T]>,
+    pub(crate) params: Params<'a>,
+    pub(crate) residual_before: Option<&'a [T]>,
+    pub(crate) residual_after: Option<&'a [T]>,
     pub(crate) keep_statistics: bool,
     pub(crate) running: Option<RunningStatistics<'a, T::Sum>>,
 }
 
 impl<'a, T: Element> ForwardArgs<'a, T> {
-    /// Arguments with the layer's input alone, of rank 1 to 8. Parameters have src's element type until
-    /// [`params`](Self::params) sets another.
-    pub const fn new(shape: &'a [usize], src: &'a [T]) -> Self {
+    /// Arguments with the layer's input alone, of rank 1 to 8.
+    pub fn new(shape: &'a [usize], src: &'a [T]) -> Self {
         Self {
             shape,
             src,
-            params: Params::new(None, None),
-            residual: None,
+            params: Params::default(),
+            residual_before: None,
+            residual_after: None,
             keep_statistics: true,
             running: None,
         }
     }
-}
 
-impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
-    /// Sets gamma and beta, each as long as the layer's parameters. A missing gamma is 1, a missing beta is 0. RMS norm
-    /// has no beta.
+    /// Sets a residual of src's shape that layer or RMS norm adds to src, as transformer blocks do. The sum is
+    /// returned as [`Output::sum`]. Other layers refuse it.
     #[must_use]
-    pub fn params<Q>(self, gamma: Option<&'a [Q]>, beta: Option<&'a [Q]>) -> ForwardArgs<'a, T, Q> {
-        ForwardArgs {
-            shape: self.shape,
-            src: self.src,
-            params: self.params.replaced(gamma, beta),
-            residual: self.residual,
-            keep_statistics: self.keep_statistics,
-            running: self.running,
+    pub fn residual_before(self, residual: impl OptionalSlice<'a, T>) -> Self {
+        Self {
+            residual_before: residual.slice(),
+            ..self
         }
     }
 
-    /// Sets the gate of an axes norm, as long as gamma: dst = gate · (x̂ · gamma + beta) + residual. Set it after
-    /// [`params`](Self::params), whose element type it has.
+    /// Sets a residual of src's shape that is added to the layer's output, before the activation. Layer and RMS norm
+    /// refuse it.
     #[must_use]
-    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
-        self.params.gate = gate;
-        self
-    }
-
-    /// Sets a residual of src's shape. Layer and RMS norm add it to src, as transformer blocks do, and return the sum
-    /// as [`Output::sum`]. The other layers add it to their output, before the activation.
-    #[must_use]
-    pub fn residual(self, residual: Option<&'a [T]>) -> Self {
-        Self { residual, ..self }
+    pub fn residual_after(self, residual: impl OptionalSlice<'a, T>) -> Self {
+        Self {
+            residual_after: residual.slice(),
+            ..self
+        }
     }
 
     /// Leaves out the statistics, which only the gradient needs. Only layer and RMS norm allow this.
@@ -162,12 +191,9 @@ pub struct Output<T, S> {
 }
 
 impl<T: Element> Output<T, T::Sum> {
-    pub(crate) fn new<P>(
-        mut results: Results<T, P, T::Sum>,
-        running: Option<RunningStatistics<'_, T::Sum>>,
-    ) -> Self {
+    pub(crate) fn new<P>(mut results: Results<T, P, T::Sum>, args: ForwardArgs<'_, T>) -> Self {
         let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
-        if let Some(running) = running {
+        if let Some(running) = args.running {
             // The lengths are equal: they were checked.
             let replace = |old: &mut [T::Sum], new: Vec<T::Sum>| {
                 old.iter_mut().zip(new).for_each(|(old, new)| *old = new);
@@ -180,6 +206,7 @@ impl<T: Element> Output<T, T::Sum> {
             variance: statistic(Tensor::Variance),
             mean_square: statistic(Tensor::MeanSquare),
             mask: results.mask(),
+            given: Some(args.params.given()),
         };
         Self {
             dst: results.dst(),
@@ -203,10 +230,12 @@ pub struct Saved<S> {
     /// A bit for each element, if a residual was added before the activation: whether the element passed it. Bit i of
     /// word w belongs to element 32 · w + i, in storage order.
     pub mask: Option<Vec<u32>>,
+    /// Which parameters the forward pass was given, if it is known.
+    pub(crate) given: Option<Given>,
 }
 
-/// The results of a forward pass that a gradient reads: `&output.saved`; or mean and variance as a pair,
-/// `(&mean, &variance)`; or RMS norm's mean_square. The latter two have no mask: see [`BackwardArgs::mask`].
+/// Statistics, and what else a gradient reads of a forward pass's results: `(&output.saved).into()`, or numbers that
+/// come from elsewhere, without a mask: see [`BackwardArgs::mask`].
 ///
 /// If a forward pass saved invstd = 1/√(variance + epsilon), or rstd for RMS norm, then variance or mean_square is
 /// 1/invstd² − epsilon.
@@ -216,9 +245,29 @@ pub struct SavedRef<'a, S> {
     variance: &'a [S],
     mean_square: &'a [S],
     pub(super) mask: Option<&'a [u32]>,
+    pub(super) given: Option<Given>,
 }
 
 impl<'a, S> SavedRef<'a, S> {
+    /// Mean and biased variance.
+    pub const fn moments(mean: &'a [S], variance: &'a [S]) -> Self {
+        Self {
+            mean,
+            variance,
+            mean_square: &[],
+            mask: None,
+            given: None,
+        }
+    }
+
+    /// The mean of squares: RMS norm's statistic.
+    pub const fn mean_square(mean_square: &'a [S]) -> Self {
+        Self {
+            mean_square,
+            ..Self::moments(&[], &[])
+        }
+    }
+
     pub(super) fn statistic(&self, tensor: Tensor) -> &'a [S] {
         match tensor {
             Tensor::Mean => self.mean,
@@ -236,44 +285,7 @@ impl<'a, S> From<&'a Saved<S>> for SavedRef<'a, S> {
             variance: &saved.variance,
             mean_square: &saved.mean_square,
             mask: saved.mask.as_deref(),
-        }
-    }
-}
-
-impl<'a, S, M, V> From<(&'a M, &'a V)> for SavedRef<'a, S>
-where
-    M: AsRef<[S]> + ?Sized,
-    V: AsRef<[S]> + ?Sized,
-{
-    fn from((mean, variance): (&'a M, &'a V)) -> Self {
-        Self {
-            mean: mean.as_ref(),
-            variance: variance.as_ref(),
-            mean_square: &[],
-            mask: None,
-        }
-    }
-}
-
-impl<'a, S, const N: usize> From<&'a [S; N]> for SavedRef<'a, S> {
-    fn from(mean_square: &'a [S; N]) -> Self {
-        mean_square.as_slice().into()
-    }
-}
-
-impl<'a, S> From<&'a Vec<S>> for SavedRef<'a, S> {
-    fn from(mean_square: &'a Vec<S>) -> Self {
-        mean_square.as_slice().into()
-    }
-}
-
-impl<'a, S> From<&'a [S]> for SavedRef<'a, S> {
-    fn from(mean_square: &'a [S]) -> Self {
-        Self {
-            mean: &[],
-            variance: &[],
-            mean_square,
-            mask: None,
+            given: saved.given,
         }
     }
 }
@@ -281,24 +293,23 @@ impl<'a, S> From<&'a [S]> for SavedRef<'a, S> {
 /// The tensors of a forward pass with given statistics.
 ///
 /// ```
-/// use wgpu_norm::InferenceArgs;
+/// use wgpu_norm::{InferenceArgs, SavedRef};
 ///
 /// let (src, beta) = (vec![1.0_f32; 6], vec![2.0_f32; 3]);
 /// let (mean, variance) = ([0.5, 1.0, 1.5], [1.0, 1.0, 1.0]);
-/// let args = InferenceArgs::new(&[2, 3], &src, (&mean, &variance)).params(None, Some(&beta));
+/// let args = InferenceArgs::new(&[2, 3], &src, SavedRef::moments(&mean, &variance)).beta(&beta);
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct InferenceArgs<'a, T: Element, P = T> {
+pub struct InferenceArgs<'a, T: Element> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
     pub(crate) statistics: SavedRef<'a, T::Sum>,
-    pub(crate) params: Params<'a, P>,
-    pub(crate) residual: Option<&'a [T]>,
+    pub(crate) params: Params<'a>,
+    pub(crate) residual_after: Option<&'a [T]>,
 }
 
 impl<'a, T: Element> InferenceArgs<'a, T> {
-    /// Arguments with the layer's input and its statistics, `(&mean, &variance)`; for batch norm, the running mean and
-    /// variance.
+    /// Arguments with the layer's input and its statistics; for batch norm, the running mean and variance.
     pub fn new(
         shape: &'a [usize],
         src: &'a [T],
@@ -308,52 +319,61 @@ impl<'a, T: Element> InferenceArgs<'a, T> {
             shape,
             src,
             statistics: statistics.into(),
-            params: Params::new(None, None),
-            residual: None,
+            params: Params::default(),
+            residual_after: None,
+        }
+    }
+
+    /// Sets a residual of src's shape that is added to the layer's output, before the activation.
+    #[must_use]
+    pub fn residual_after(self, residual: impl OptionalSlice<'a, T>) -> Self {
+        Self {
+            residual_after: residual.slice(),
+            ..self
         }
     }
 }
 
-impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
-    /// Sets gamma and beta. A missing gamma is 1, a missing beta is 0.
-    #[must_use]
-    pub fn params<Q>(
-        self,
-        gamma: Option<&'a [Q]>,
-        beta: Option<&'a [Q]>,
-    ) -> InferenceArgs<'a, T, Q> {
-        InferenceArgs {
-            shape: self.shape,
-            src: self.src,
-            statistics: self.statistics,
-            params: self.params.replaced(gamma, beta),
-            residual: self.residual,
+/// Defines the setters of the parameters.
+macro_rules! params {
+    ($Args:ident) => {
+        impl<'a, T: Element> $Args<'a, T> {
+            /// Sets gamma, a slice or an option of one, as long as the layer's parameters. A missing gamma is 1.
+            #[must_use]
+            pub fn gamma<P: ParamOf<T>>(mut self, gamma: impl OptionalSlice<'a, P>) -> Self {
+                self.params.gamma = param(gamma);
+                self
+            }
+
+            /// Sets beta, as long as gamma and of its type. A missing beta is 0; RMS norm has none.
+            #[must_use]
+            pub fn beta<P: ParamOf<T>>(mut self, beta: impl OptionalSlice<'a, P>) -> Self {
+                self.params.beta = param(beta);
+                self
+            }
+
+            /// Sets the gate of an axes norm, as long as gamma and of its type: dst = gate · (x̂ · gamma + beta) +
+            /// residual.
+            #[must_use]
+            pub fn gate<P: ParamOf<T>>(mut self, gate: impl OptionalSlice<'a, P>) -> Self {
+                self.params.gate = param(gate);
+                self
+            }
         }
-    }
-
-    /// Sets the gate of an axes norm, as long as gamma: dst = gate · (x̂ · gamma + beta) + residual. Set it after
-    /// [`params`](Self::params), whose element type it has.
-    #[must_use]
-    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
-        self.params.gate = gate;
-        self
-    }
-
-    /// Sets a residual of src's shape. It is added to the layer's output, before the activation.
-    #[must_use]
-    pub fn residual(self, residual: Option<&'a [T]>) -> Self {
-        Self { residual, ..self }
-    }
+    };
 }
 
-/// The tensors of a gradient.
+params!(ForwardArgs);
+params!(InferenceArgs);
+
+/// The tensors of a gradient. P is the type of the parameters' gradients.
 ///
 /// ```
-/// use wgpu_norm::BackwardArgs;
+/// use wgpu_norm::{BackwardArgs, SavedRef};
 ///
-/// let (src, diff_dst, gamma) = (vec![1.0_f32; 6], vec![0.5; 6], vec![2.0; 3]);
+/// let (src, diff_dst, gamma) = (vec![1.0_f32; 6], vec![0.5; 6], vec![2.0_f32; 3]);
 /// let (mean, variance) = ([1.0, 1.0], [0.0, 0.0]);
-/// let args = BackwardArgs::new(&[2, 3], &src, &diff_dst, (&mean, &variance)).params(Some(&gamma), None);
+/// let args = BackwardArgs::new(&[2, 3], &src, &diff_dst, SavedRef::moments(&mean, &variance)).gamma(&gamma);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardArgs<'a, T: Element, P = T> {
@@ -361,13 +381,17 @@ pub struct BackwardArgs<'a, T: Element, P = T> {
     pub(crate) src: &'a [T],
     pub(crate) diff_dst: &'a [T],
     pub(crate) saved: SavedRef<'a, T::Sum>,
-    pub(crate) params: Params<'a, P>,
+    pub(crate) params: Params<'a>,
+    pub(crate) without_beta: bool,
+    gradients: PhantomData<P>,
 }
 
 impl<'a, T: Element> BackwardArgs<'a, T> {
     /// Arguments with the layer's input, the gradient of the loss with respect to its output, and the tensors that the
     /// forward pass saved, `&output.saved`. If a residual was added before the layer, src is [`Output::sum`]. If an
     /// axis has size 0 there are no elements, and the gradients of the parameters are 0.
+    ///
+    /// The call refuses other parameters than `&output.saved` remembers.
     pub fn new(
         shape: &'a [usize],
         src: &'a [T],
@@ -379,35 +403,65 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
             src,
             diff_dst,
             saved: saved.into(),
-            params: Params::new(None, None),
+            params: Params::default(),
+            without_beta: false,
+            gradients: PhantomData,
         }
     }
 }
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
-    /// Sets the gamma and beta of the forward pass. Give both: the gradients of an activation and of a gate depend on
-    /// beta, and without gamma beta still has a gradient.
-    #[must_use]
-    pub fn params<Q>(
-        self,
-        gamma: Option<&'a [Q]>,
-        beta: Option<&'a [Q]>,
-    ) -> BackwardArgs<'a, T, Q> {
+    fn with_params<Q>(self, params: Params<'a>) -> BackwardArgs<'a, T, Q> {
         BackwardArgs {
             shape: self.shape,
             src: self.src,
             diff_dst: self.diff_dst,
             saved: self.saved,
-            params: self.params.replaced(gamma, beta),
+            params,
+            without_beta: self.without_beta,
+            gradients: PhantomData,
         }
     }
 
-    /// Sets the gate of the forward pass, after [`params`](Self::params), whose element type it has. The results then
-    /// include [`Grads::diff_gate`](crate::Grads::diff_gate).
+    /// Sets the forward pass's gamma.
     #[must_use]
-    pub fn gate(mut self, gate: Option<&'a [P]>) -> Self {
-        self.params.gate = gate;
-        self
+    pub fn gamma<Q: ParamOf<T>>(self, gamma: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
+        let params = Params {
+            gamma: param(gamma),
+            ..self.params
+        };
+        self.with_params(params)
+    }
+
+    /// Sets the forward pass's beta, of gamma's type. The gradients of an activation and of a gate depend on it, and
+    /// without gamma it still has a gradient.
+    #[must_use]
+    pub fn beta<Q: ParamOf<T>>(self, beta: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
+        let params = Params {
+            beta: param(beta),
+            ..self.params
+        };
+        self.with_params(params)
+    }
+
+    /// Says that the forward pass had no beta, where the gradient depends on it and `saved` does not know.
+    #[must_use]
+    pub fn without_beta(self) -> Self {
+        Self {
+            without_beta: true,
+            ..self
+        }
+    }
+
+    /// Sets the forward pass's gate, of gamma's type. The results then include
+    /// [`Grads::diff_gate`](crate::Grads::diff_gate).
+    #[must_use]
+    pub fn gate<Q: ParamOf<T>>(self, gate: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
+        let params = Params {
+            gate: param(gate),
+            ..self.params
+        };
+        self.with_params(params)
     }
 
     /// Sets the forward pass's [`Saved::mask`], if `&output.saved` has not set it. The results then include
@@ -416,8 +470,8 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
     /// If a residual was added before the activation, the gradient is wrong without the mask: it recomputes the
     /// activation's argument without the residual.
     #[must_use]
-    pub fn mask(mut self, mask: Option<&'a [u32]>) -> Self {
-        self.saved.mask = mask;
+    pub fn mask(mut self, mask: impl OptionalSlice<'a, u32>) -> Self {
+        self.saved.mask = mask.slice();
         self
     }
 }

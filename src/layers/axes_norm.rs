@@ -1,64 +1,28 @@
 //! Normalization over any axes.
 
-use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Norm};
-
-/// The options of a [`GpuAxesNorm`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct AxesNormOptions {
-    axes: Vec<i64>,
-    param_axes: Vec<i64>,
-    centered: bool,
-    epsilon: f64,
-    zero_centered_gamma: bool,
-    param_grads: bool,
-    activation: Activation,
-}
+use super::layer::{Layer, layer};
+use crate::Norm;
 
 impl AxesNormOptions {
-    /// Statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to rank − 1; a
-    /// negative axis counts from the end. Elements are centered, epsilon is 1e-5, both parameter gradients are computed,
-    /// and no activation follows.
+    /// Options with statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to
+    /// rank − 1; a negative axis counts from the end.
     pub fn new(axes: &[i64], param_axes: &[i64]) -> Self {
-        Self {
+        Self(Layer::new(Norm::Axes {
             axes: axes.to_vec(),
             param_axes: param_axes.to_vec(),
             centered: true,
-            epsilon: 1e-5,
-            zero_centered_gamma: false,
-            param_grads: true,
-            activation: Activation::None,
-        }
+        }))
     }
 
-    fn layer(&self) -> Layer {
-        Layer {
-            norm: Norm::Axes {
-                axes: self.axes.clone(),
-                param_axes: self.param_axes.clone(),
-                centered: self.centered,
-            },
-            epsilon: self.epsilon,
-            zero_centered_gamma: self.zero_centered_gamma,
-            activation: self.activation,
-            backward: Backward::default().with_param_grads(self.param_grads),
+    /// Sets whether the mean is subtracted, as it is by default. If not, x̂ = src / √(mean_square + epsilon), as in RMS
+    /// norm.
+    #[must_use]
+    pub fn centered(mut self, is_centered: bool) -> Self {
+        if let Norm::Axes { centered, .. } = &mut self.0.norm {
+            *centered = is_centered;
         }
+        self
     }
-}
-
-setters! {
-    AxesNormOptions:
-    /// Sets whether the mean is subtracted. If not, x̂ = src / √(mean_square + epsilon), as in RMS norm.
-    centered: bool,
-    /// Sets epsilon, which is added to the variance or to the mean of squares. It must be finite, normal and above 0,
-    /// also as f32 unless the data are f64.
-    epsilon: f64,
-    /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
-    zero_centered_gamma: bool,
-    /// Sets which parameter gradients are computed if gamma, beta or a gate is given.
-    param_grads: bool,
-    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
-    activation: Activation,
 }
 
 layer! {
@@ -99,11 +63,11 @@ layer! {
     /// let layer = GpuAxesNorm::new(&gpu, AxesNormOptions::new(&[1], &[1]))?;
     /// let (shape, src) = ([1, 2, 1, 2], [0.0_f32, 1.0, 2.0, 5.0]); // two channels of two pixels
     /// let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
-    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta)).await?;
     /// assert_eq!(output.saved.mean, [1.0, 3.0]);
     /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 1.0).abs() < 1e-4);
     /// let diff_dst = [1.0, 0.0, 0.0, 1.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).gamma(&gamma).beta(&beta);
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
     /// # Ok::<(), Error>(()) }).unwrap();

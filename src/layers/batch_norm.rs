@@ -1,33 +1,12 @@
 //! Batch normalization.
 
-use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, Channels, DataFormat, Norm, Through};
-
-/// The options of a [`GpuBatchNorm`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct BatchNormOptions {
-    epsilon: f64,
-    channels: Channels,
-    through: Through,
-    param_grads: bool,
-    activation: Activation,
-}
+use super::layer::{Layer, layer};
+use crate::{Channels, DataFormat, Norm, Through};
 
 impl BatchNormOptions {
-    /// Options with channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`]. By default epsilon is
-    /// 1e-5, the statistics are the batch's, the gradients of both parameters are computed, and no activation follows.
+    /// Options with channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     pub const fn new(format: DataFormat) -> Self {
-        Self::of(Channels::Axis(format))
-    }
-
-    const fn of(channels: Channels) -> Self {
-        Self {
-            epsilon: 1e-5,
-            channels,
-            through: Through::Batch,
-            param_grads: true,
-            activation: Activation::None,
-        }
+        Self(Layer::new(Norm::batch(format)))
     }
 
     /// Options with channels along any set of axes, as in DirectML. The parameters' shape has src's rank, from 1 to 8.
@@ -35,7 +14,7 @@ impl BatchNormOptions {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{BackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{BackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext, SavedRef};
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
@@ -44,40 +23,22 @@ impl BatchNormOptions {
     /// let src = [1.0_f32, 2.0, 3.0, 5.0, 6.0, 7.0];
     /// let diff_dst = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
     /// let (mean, variance) = ([2.0, 6.0], [2.0 / 3.0; 2]);
-    /// let args = BackwardArgs::new(&[2, 3], &src, &diff_dst, (&mean, &variance));
+    /// let args = BackwardArgs::new(&[2, 3], &src, &diff_dst, SavedRef::moments(&mean, &variance));
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     pub fn broadcast(param_shape: &[usize]) -> Self {
-        Self::of(Channels::Broadcast(param_shape.to_vec()))
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        Self(Layer::new(Norm::Batch(channels)))
     }
 
-    pub(crate) fn layer(&self) -> Layer {
-        Layer {
-            norm: Norm::Batch(self.channels.clone()),
-            epsilon: self.epsilon,
-            zero_centered_gamma: false,
-            activation: self.activation,
-            backward: Backward {
-                through: self.through,
-                param_grads: self.param_grads,
-            },
-        }
+    /// Sets whether the gradient flows through mean and variance, as it does by default.
+    #[must_use]
+    pub fn through(mut self, through: Through) -> Self {
+        self.0.backward.through = through;
+        self
     }
-}
-
-setters! {
-    BatchNormOptions:
-    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
-    /// are f64.
-    epsilon: f64,
-    /// Sets whether the gradient flows through mean and variance.
-    through: Through,
-    /// Sets whether the parameters' gradients are computed.
-    param_grads: bool,
-    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
-    activation: Activation,
 }
 
 layer! {
@@ -100,7 +61,7 @@ layer! {
     /// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
     ///   [`Through::Constant`] gamma · r · diff_dst
     ///
-    /// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is
+    /// With an [`Activation`](crate::Activation) the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is
     /// optional, and the gradient uses diff_dst · activation′ in place of diff_dst. It recomputes the activation's
     /// argument, gamma · x̂ + beta: give it the gamma and beta of the forward pass, and statistics that were not
     /// rounded to 16 bits, since rounding can change the sign of an argument near 0. If a residual was added, the
@@ -116,7 +77,7 @@ layer! {
     /// let options = BatchNormOptions::new(DataFormat::Ncx).activation(Activation::Relu);
     /// let layer = GpuBatchNorm::new(&gpu, options)?;
     /// let (shape, src, residual) = ([4, 1], [1.0_f32, 2.0, 3.0, 4.0], [0.0_f32, 2.0, 0.0, 0.0]);
-    /// let output = layer.forward(ForwardArgs::new(&shape, &src).residual(Some(&residual))).await?;
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).residual_after(&residual)).await?;
     /// let passed: Vec<bool> = output.dst.iter().map(|&dst| dst > 0.0).collect();
     /// assert_eq!(passed, [false, true, true, true]);
     ///
@@ -137,18 +98,18 @@ layer! {
     /// ```
     /// # pollster::block_on(async {
     /// use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};
-    /// use wgpu_norm::{InferenceArgs, RunningStatistics, RunningUpdate, RunningVariance};
+    /// use wgpu_norm::{InferenceArgs, RunningStatistics, RunningUpdate, RunningVariance, SavedRef};
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
     /// let options = BatchNormOptions::new(DataFormat::Ncx);
     /// let layer = GpuBatchNorm::new(&gpu, options)?;
     /// let (shape, src) = ([2, 1, 2], [1.0_f32, 2.0, 3.0, 4.0]); // two samples of one channel
-    /// let (gamma, beta) = (Some(&[2.0_f32][..]), Some(&[1.0][..]));
+    /// let (gamma, beta) = (&[2.0_f32], &[1.0_f32]);
     /// let (mut mean, mut variance) = ([0.0], [1.0]);
     /// let update = RunningUpdate::new(0.1, RunningVariance::Unbiased); // PyTorch's momentum
     /// let args = ForwardArgs::new(&shape, &src)
-    ///     .params(gamma, beta)
+    ///     .gamma(gamma).beta(beta)
     ///     .running(RunningStatistics::new(&mut mean, &mut variance, update));
     /// let output = layer.forward(args).await?;
     /// assert_eq!((output.saved.mean[0], output.saved.variance[0]), (2.5, 1.25));
@@ -156,11 +117,11 @@ layer! {
     /// assert!((variance[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
     ///
     /// let diff_dst = [0.0, 1.0, 0.0, 1.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(gamma, beta);
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).gamma(gamma).beta(beta);
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![2.0]));
     ///
-    /// let args = InferenceArgs::new(&shape, &src, (&mean, &variance)).params(gamma, beta);
+    /// let args = InferenceArgs::new(&shape, &src, SavedRef::moments(&mean, &variance)).gamma(gamma).beta(beta);
     /// let dst = layer.infer(args).await?;
     /// assert_eq!(dst.len(), 4);
     /// # Ok::<(), Error>(()) }).unwrap();

@@ -1,57 +1,14 @@
 //! Group normalization.
 
-use super::layer::{Layer, layer, setters};
-use crate::{Activation, Backward, DataFormat, Norm};
-
-/// The options of a [`GpuGroupNorm`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GroupNormOptions {
-    groups: usize,
-    epsilon: f64,
-    data_format: DataFormat,
-    param_grads: bool,
-    activation: Activation,
-}
+use super::layer::{Layer, layer};
+use crate::{DataFormat, Norm};
 
 impl GroupNormOptions {
-    /// Options with a number of groups, which must divide the channels. A group consists of adjacent channels of one
-    /// sample. All else has the defaults of PyTorch and ONNX: epsilon 1e-5 and [`DataFormat::Ncx`]; both parameter
-    /// gradients, no activation.
-    pub const fn new(groups: usize) -> Self {
-        Self {
-            groups,
-            epsilon: 1e-5,
-            data_format: DataFormat::Ncx,
-            param_grads: true,
-            activation: Activation::None,
-        }
+    /// Options with a number of groups, which must divide the channels, and the place of the channel axis: PyTorch's
+    /// `(N, C, H, W)` is [`DataFormat::Ncx`]. A group consists of adjacent channels of one sample.
+    pub const fn new(groups: usize, format: DataFormat) -> Self {
+        Self(Layer::new(Norm::Group { groups, format }))
     }
-
-    fn layer(&self) -> Layer {
-        Layer {
-            norm: Norm::Group {
-                groups: self.groups,
-                format: self.data_format,
-            },
-            epsilon: self.epsilon,
-            zero_centered_gamma: false,
-            activation: self.activation,
-            backward: Backward::default().with_param_grads(self.param_grads),
-        }
-    }
-}
-
-setters! {
-    GroupNormOptions:
-    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
-    /// are f64.
-    epsilon: f64,
-    /// Sets where the channel axis is. Axis 0 is the sample axis in both formats.
-    data_format: DataFormat,
-    /// Sets whether the parameters' gradients are computed.
-    param_grads: bool,
-    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
-    activation: Activation,
 }
 
 layer! {
@@ -60,7 +17,7 @@ layer! {
     ///
     /// The C channels of a sample are divided into G groups of C/G adjacent channels. Mean and biased variance,
     /// `[N, G]`, are taken over the elements of a group; gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and
-    /// x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`] and a residual follow as in
+    /// x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`](crate::Activation) and a residual follow as in
     /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma) and means taken over the elements of a group, is
     ///
     /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
@@ -81,18 +38,18 @@ layer! {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuGroupNorm, GroupNormOptions};
+    /// use wgpu_norm::{BackwardArgs, DataFormat, Error, ForwardArgs, GpuContext, GpuGroupNorm, GroupNormOptions};
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// let layer = GpuGroupNorm::new(&gpu, GroupNormOptions::new(2))?;
+    /// let layer = GpuGroupNorm::new(&gpu, GroupNormOptions::new(2, DataFormat::Ncx))?;
     /// let (shape, src) = ([1, 4, 1], [1.0_f32, 3.0, 10.0, 30.0]); // one sample of four channels
     /// let (gamma, beta) = ([1.0_f32, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 5.0]);
-    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta)).await?;
     /// assert_eq!(output.saved.mean, [2.0, 20.0]); // of two groups
     /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 7.0).abs() < 1e-4);
     /// let diff_dst = [1.0, 0.0, 0.0, 4.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).gamma(&gamma).beta(&beta);
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
     /// # Ok::<(), Error>(()) }).unwrap();

@@ -3,14 +3,14 @@
 use super::args::Params;
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
-use crate::element::types;
 use crate::options::check_epsilon;
 use crate::{
-    Activation, Backward, DType, Element, Epilogue, Error, Forward, GpuContext, Grads, Norm,
-    Operation, ParamOf, Pass, Residual, Tensor,
+    Activation, Backward, DType, DTypes, Element, Epilogue, Error, Forward, GpuContext, Grads,
+    Norm, Operation, ParamOf, Pass, Residual, Tensor,
 };
 
 /// The options of any layer.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Layer {
     pub norm: Norm,
     pub epsilon: f64,
@@ -20,70 +20,84 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
+    /// A layer with epsilon 1e-5, all gradients, and no activation.
+    pub const fn new(norm: Norm) -> Self {
+        Self {
+            norm,
+            epsilon: 1e-5,
+            zero_centered_gamma: false,
+            activation: Activation::None,
+            backward: Backward::new(),
+        }
+    }
+
     /// An error if epsilon is invalid for every element type.
     pub fn check(&self) -> Result<(), Error> {
         check_epsilon(self.epsilon, DType::F64)
     }
 
-    fn operation<T: Element, P: ParamOf<T>>(
+    /// The operation with parameters of the given ones' type, or of the type P if there are none.
+    fn operation<T: Element, P: Element>(
         &self,
         pass: impl Into<Pass>,
         shape: &[usize],
-        params: Params<'_, P>,
+        params: Params<'_>,
         residual: Residual,
-    ) -> Operation {
-        Operation::new(self.norm.clone(), pass, shape, types::<T, P, T::Sum>())
+    ) -> Result<Operation, Error> {
+        let types = DTypes::from((T::DTYPE, params.dtype(P::DTYPE)?));
+        let [gamma, beta, gate] = params.given();
+        Ok(Operation::new(self.norm.clone(), pass, shape, types)
             .with_epsilon(self.epsilon)
-            .with_params(params.gamma.is_some(), params.beta.is_some())
-            .with_gate(params.gate.is_some())
+            .with_params(gamma, beta)
+            .with_gate(gate)
             .with_zero_centered_gamma(self.zero_centered_gamma)
-            .with_epilogue(Epilogue::new(residual, self.activation))
+            .with_epilogue(Epilogue::new(residual, self.activation)))
     }
 
-    fn residual(&self, is_given: bool) -> Residual {
-        match (is_given, self.norm.is_over_rows()) {
-            (false, _) => Residual::None,
-            (true, true) => Residual::Before,
-            (true, false) => Residual::After,
-        }
-    }
-
-    pub fn forward_call<'a, T: Element, P: ParamOf<T>>(
+    pub fn forward_call<'a, T: Element>(
         &self,
-        args: &'a ForwardArgs<'_, T, P>,
-    ) -> Call<'a> {
+        args: &'a ForwardArgs<'_, T>,
+    ) -> Result<Call<'a>, Error> {
         let running = args.running.as_ref();
         let pass = Forward {
             keep_statistics: args.keep_statistics,
             running: running.map(|running| running.update),
             ..Forward::default()
         };
-        let residual = self.residual(args.residual.is_some());
-        let operation = self.operation::<T, P>(pass, args.shape, args.params, residual);
-        Call::new(operation, args.src)
-            .params(args.params.gamma, args.params.beta)
-            .with(Tensor::Gate, args.params.gate)
-            .with(Tensor::Residual, args.residual)
+        let (residual, added) = match (args.residual_before, args.residual_after) {
+            (Some(_), Some(_)) => {
+                let expected = "one before the layer or one after it";
+                return Err(Error::argument(Tensor::Residual.name(), expected, "both"));
+            }
+            (Some(added), None) => (Residual::Before, Some(added)),
+            (None, Some(added)) => (Residual::After, Some(added)),
+            (None, None) => (Residual::None, None),
+        };
+        let operation = self.operation::<T, T>(pass, args.shape, args.params, residual)?;
+        let call = Call::new(operation, args.src)
+            .with(Tensor::Residual, added)
             .statistics(
                 running.map(|running| &*running.mean),
                 running.map(|running| &*running.variance),
-            )
+            );
+        Ok(with_params(call, args.params))
     }
 
-    fn inference_call<'a, T: Element, P: ParamOf<T>>(
+    fn inference_call<'a, T: Element>(
         &self,
-        args: &InferenceArgs<'a, T, P>,
-    ) -> Call<'a> {
-        let residual = self.residual(args.residual.is_some());
-        let operation = self.operation::<T, P>(Pass::Inference, args.shape, args.params, residual);
-        let mut call = Call::new(operation, args.src)
-            .params(args.params.gamma, args.params.beta)
-            .with(Tensor::Gate, args.params.gate)
-            .with(Tensor::Residual, args.residual);
+        args: &InferenceArgs<'a, T>,
+    ) -> Result<Call<'a>, Error> {
+        let residual = match args.residual_after {
+            Some(_) => Residual::After,
+            None => Residual::None,
+        };
+        let operation =
+            self.operation::<T, T>(Pass::Inference, args.shape, args.params, residual)?;
+        let mut call = Call::new(operation, args.src).with(Tensor::Residual, args.residual_after);
         for &tensor in self.norm.statistics() {
             call = call.with(tensor, args.statistics.statistic(tensor));
         }
-        call
+        Ok(with_params(call, args.params))
     }
 
     /// Also checks the length of a beta on which no result depends.
@@ -99,44 +113,41 @@ impl Layer {
             Some(_) => Residual::After,
             None => Residual::None,
         };
-        let operation = self.operation::<T, P>(self.backward, args.shape, args.params, residual);
-        let Params {
-            gamma, beta, gate, ..
-        } = args.params;
-        let mut bound = operation.bound().into_iter();
-        let reads_beta = bound.any(|slot| slot.tensor == Tensor::Beta);
-        if let Some(beta) = beta.filter(|_| !reads_beta) {
-            operation.check_param(Tensor::Beta, beta.len())?;
+        let mut params = args.params;
+        let operation = self.operation::<T, P>(self.backward, args.shape, params, residual)?;
+        check_remembered(args, &operation)?;
+        if let Some((dtype, beta)) = params.beta
+            && !operation.has_tensor(Tensor::Beta)
+        {
+            let elements = beta.len() / dtype.size() as usize;
+            operation.check_param(Tensor::Beta, elements)?;
+            params.beta = None;
         }
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)
-            .params(gamma, beta.filter(|_| reads_beta))
-            .with(Tensor::Gate, gate)
             .with(Tensor::Mask, args.saved.mask);
         for &tensor in self.norm.statistics() {
             call = call.with(tensor, args.saved.statistic(tensor));
         }
-        Ok(call)
+        Ok(with_params(call, params))
     }
 
-    pub async fn forward<T: Element, P: ParamOf<T>>(
+    pub async fn forward<T: Element>(
         &self,
         gpu: &GpuContext,
-        args: ForwardArgs<'_, T, P>,
+        args: ForwardArgs<'_, T>,
     ) -> Result<Output<T, T::Sum>, Error> {
-        args.params.check()?;
-        let results = self.forward_call(&args).run::<T, P, T::Sum>(gpu).await?;
-        Ok(Output::new(results, args.running))
+        let results = self.forward_call(&args)?.run::<T, T, T::Sum>(gpu).await?;
+        Ok(Output::new(results, args))
     }
 
-    pub async fn infer<T: Element, P: ParamOf<T>>(
+    pub async fn infer<T: Element>(
         &self,
         gpu: &GpuContext,
-        args: InferenceArgs<'_, T, P>,
+        args: InferenceArgs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        args.params.check()?;
-        let mut results = self.inference_call(&args).run::<T, P, T::Sum>(gpu).await?;
-        Ok(results.dst())
+        let call = self.inference_call(&args)?;
+        Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
     }
 
     pub async fn backward<T: Element, P: ParamOf<T>>(
@@ -144,31 +155,84 @@ impl Layer {
         gpu: &GpuContext,
         args: BackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        args.params.check()?;
         let call = self.backward_call(&args)?;
         Ok(call.run::<T, P, T::Sum>(gpu).await?.grads())
     }
 }
 
-/// Defines a setter for each option.
-macro_rules! setters {
-    ($Options:ident: $($(#[$doc:meta])* $option:ident: $Type:ty,)*) => {
-        impl $Options {
-            $(
-                $(#[$doc])*
-                #[must_use]
-                pub fn $option(self, $option: $Type) -> Self {
-                    Self { $option, ..self }
-                }
-            )*
-        }
-    };
+fn with_params<'a>(call: Call<'a>, params: Params<'a>) -> Call<'a> {
+    let mut call = call;
+    for (tensor, param) in params.all() {
+        call = call.with(tensor, param.map(|(_, bytes)| bytes));
+    }
+    call
 }
-pub(super) use setters;
 
-/// Defines a layer on a GPU, with `infer` if it supports given statistics.
+/// An error if the gradient is given other parameters than the forward pass, or if nobody says that there was no beta.
+fn check_remembered<T: Element, P>(
+    args: &BackwardArgs<'_, T, P>,
+    operation: &Operation,
+) -> Result<(), Error> {
+    if let Some(given) = args.saved.given {
+        for ((tensor, param), was) in args.params.all().into_iter().zip(given) {
+            if param.is_some() != was {
+                let (expected, got) = match was {
+                    true => ("the forward pass's", "none"),
+                    false => ("none, as the forward pass had none", "one"),
+                };
+                return Err(Error::argument(tensor.name(), expected, got));
+            }
+        }
+        return Ok(());
+    }
+    let known = args.params.beta.is_some() || args.without_beta || !operation.norm.has_beta();
+    let with_beta = operation.clone().with_params(operation.gamma, true);
+    if !known && with_beta.has_tensor(Tensor::Beta) {
+        let expected = "the forward pass's, or `without_beta` if it had none";
+        return Err(Error::argument(Tensor::Beta.name(), expected, "none"));
+    }
+    Ok(())
+}
+
+/// Defines a layer on a GPU and its options, with `infer` if it supports given statistics.
 macro_rules! layer {
     ($(#[$doc:meta])* $Layer:ident, $Options:ident $(, $infer:ident)?) => {
+        #[doc = concat!("The options of a [`", stringify!($Layer), "`].")]
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $Options(pub(crate) $crate::layers::layer::Layer);
+
+        impl $Options {
+            /// Sets epsilon, which is added to the variance or to the mean of squares; by default 1e-5. It must be
+            /// finite, normal and above 0, also as f32 unless the data are f64.
+            #[must_use]
+            pub fn epsilon(mut self, epsilon: f64) -> Self {
+                self.0.epsilon = epsilon;
+                self
+            }
+
+            /// Sets whether gamma is stored less 1, as in Gemma or in adaptive norms, which scale by 1 + gamma.
+            #[must_use]
+            pub fn zero_centered_gamma(mut self, zero_centered_gamma: bool) -> Self {
+                self.0.zero_centered_gamma = zero_centered_gamma;
+                self
+            }
+
+            /// Sets whether the parameters' gradients are computed, as they are by default; not those of a frozen
+            /// layer.
+            #[must_use]
+            pub fn param_grads(mut self, param_grads: bool) -> Self {
+                self.0.backward.param_grads = param_grads;
+                self
+            }
+
+            /// Sets the activation that follows the layer, in the forward pass and in the gradient; by default none.
+            #[must_use]
+            pub fn activation(mut self, activation: $crate::Activation) -> Self {
+                self.0.activation = activation;
+                self
+            }
+        }
+
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $Layer {
@@ -197,7 +261,7 @@ macro_rules! layer {
                 gpu: &$crate::GpuContext,
                 options: $Options,
             ) -> Result<Self, $crate::Error> {
-                options.layer().check()?;
+                options.0.check()?;
                 Ok(Self {
                     gpu: gpu.clone(),
                     options,
@@ -209,11 +273,11 @@ macro_rules! layer {
             /// # Errors
             ///
             /// The errors of all calls.
-            pub async fn forward<T: $crate::Element, P: $crate::ParamOf<T>>(
+            pub async fn forward<T: $crate::Element>(
                 &self,
-                args: $crate::ForwardArgs<'_, T, P>,
+                args: $crate::ForwardArgs<'_, T>,
             ) -> Result<$crate::Output<T, T::Sum>, $crate::Error> {
-                self.options.layer().forward(&self.gpu, args).await
+                self.options.0.forward(&self.gpu, args).await
             }
 
             $(
@@ -222,11 +286,11 @@ macro_rules! layer {
                 /// # Errors
                 ///
                 /// The errors of all calls.
-                pub async fn $infer<T: $crate::Element, P: $crate::ParamOf<T>>(
+                pub async fn $infer<T: $crate::Element>(
                     &self,
-                    args: $crate::InferenceArgs<'_, T, P>,
+                    args: $crate::InferenceArgs<'_, T>,
                 ) -> Result<Vec<T>, $crate::Error> {
-                    self.options.layer().infer(&self.gpu, args).await
+                    self.options.0.infer(&self.gpu, args).await
                 }
             )?
 
@@ -239,7 +303,7 @@ macro_rules! layer {
                 &self,
                 args: $crate::BackwardArgs<'_, T, P>,
             ) -> Result<$crate::Grads<T, P>, $crate::Error> {
-                self.options.layer().backward(&self.gpu, args).await
+                self.options.0.backward(&self.gpu, args).await
             }
         }
     };

@@ -290,6 +290,11 @@ impl Operation {
         slots
     }
 
+    /// Whether this tensor is one of its own.
+    pub(crate) fn has_tensor(&self, tensor: Tensor) -> bool {
+        self.bound().iter().any(|slot| slot.tensor == tensor)
+    }
+
     fn used(&self, slot: &Slot) -> TensorUse {
         let Slot { tensor, access, .. } = *slot;
         let types = self.types;

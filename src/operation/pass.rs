@@ -78,14 +78,18 @@ pub struct Backward {
 impl Default for Backward {
     /// Through the batch's statistics, with the parameters' gradients.
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Backward {
+    pub(crate) const fn new() -> Self {
         Self {
             through: Through::Batch,
             param_grads: true,
         }
     }
-}
 
-impl Backward {
     /// This gradient with statistics that are constants, or not.
     #[must_use]
     pub fn with_through(self, through: Through) -> Self {

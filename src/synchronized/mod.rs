@@ -107,7 +107,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
     ///
     /// Those of [`GpuBatchNorm::new`](crate::GpuBatchNorm::new).
     pub fn new(gpu: &GpuContext, options: BatchNormOptions, all_gather: G) -> Result<Self, Error> {
-        options.layer().check()?;
+        options.0.check()?;
         Ok(Self {
             all_gather,
             gpu: gpu.clone(),
@@ -121,13 +121,13 @@ impl<G: AllGather> SyncBatchNorm<G> {
     /// # Errors
     ///
     /// Those of [`run_into`]. There is no unbiased variance if a channel has one element on all ranks together.
-    pub async fn forward<T: Element, P: ParamOf<T>>(
+    pub async fn forward<T: Element>(
         &mut self,
-        args: ForwardArgs<'_, T, P>,
+        args: ForwardArgs<'_, T>,
     ) -> Result<Output<T, T::Sum>, G::Error> {
-        let call = self.options.layer().forward_call(&args);
-        let results = self.run::<T, P>(Ok(call)).await?;
-        Ok(Output::new(results, args.running))
+        let call = self.options.0.forward_call(&args);
+        let results = self.run::<T, T>(call).await?;
+        Ok(Output::new(results, args))
     }
 
     /// [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward) with the sums of all samples. diff_src belongs to this
@@ -140,11 +140,11 @@ impl<G: AllGather> SyncBatchNorm<G> {
         &mut self,
         args: BackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, G::Error> {
-        let call = self.options.layer().backward_call(&args);
+        let call = self.options.0.backward_call(&args);
         Ok(self.run::<T, P>(call).await?.grads())
     }
 
-    async fn run<T: Element, P: ParamOf<T>>(
+    async fn run<T: Element, P: Element>(
         &mut self,
         call: Result<Call<'_>, Error>,
     ) -> Result<Results<T, P, T::Sum>, G::Error> {

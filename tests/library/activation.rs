@@ -12,7 +12,7 @@ use wgpu_norm::operators::{directml, onednn};
 use wgpu_norm::{
     Activation, Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Epilogue, Error,
     Forward, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm, GroupNormOptions,
-    InferenceArgs, InstanceNormOptions, Norm, Operation, Pass, Residual, Tensor, Through,
+    InferenceArgs, InstanceNormOptions, Norm, Operation, Pass, Residual, SavedRef, Tensor, Through,
 };
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 use wgpu_norm_verify::{Case, Outcome};
@@ -52,7 +52,9 @@ impl Tensors {
     }
 
     fn forward(&self) -> ForwardArgs<'_, f32> {
-        ForwardArgs::new(&SHAPE, &self.src).params(Some(&self.gamma), Some(&self.beta))
+        ForwardArgs::new(&SHAPE, &self.src)
+            .gamma(&self.gamma)
+            .beta(&self.beta)
     }
 
     fn compute(&self, operation: &Operation, others: &[(Tensor, &[f64])]) -> Vec<Computed> {
@@ -101,7 +103,7 @@ fn a_masked_layer_is_its_parts() {
         let scale = plus(&dst.scale, &f64::abs);
         for subject in subjects() {
             let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();
-            let args = tensors.forward().residual(Some(&tensors.residual));
+            let args = tensors.forward().residual_after(&tensors.residual);
             let output = block_on(op.forward(args)).unwrap();
             let error = scaled_error(&output.dst, &after_relu(&sum), &scale);
             assert!(error <= 1.0, "dst is off by {error} tolerances");
@@ -118,7 +120,7 @@ fn a_masked_layer_is_its_parts() {
             let passed: Vec<f32> = passed.collect();
             let apart = tensors.gradients(&to_f64(&passed), &layer);
             let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &output.saved);
-            let args = args.params(Some(&tensors.gamma), None);
+            let args = args.gamma(&tensors.gamma).beta(&tensors.beta);
             let grads = block_on(op.backward(args)).unwrap();
             assert_eq!(grads.diff_residual.unwrap(), passed);
             let what = &subject.name;
@@ -152,7 +154,7 @@ fn what_passed_is_recomputed() {
         let apart = tensors.gradients(&passed, &layer);
         let statistics = &output.saved;
         let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, statistics);
-        let args = args.params(Some(&tensors.gamma), Some(&tensors.beta));
+        let args = args.gamma(&tensors.gamma).beta(&tensors.beta);
         let grads = block_on(op.backward(args)).unwrap();
         let what = &subject.name;
         close(&grads.diff_src, &apart, Tensor::DiffSrc, what);
@@ -165,7 +167,7 @@ fn what_passed_is_recomputed() {
 #[test]
 fn group_and_instance_norm_by_hand() {
     let src = [1.0_f32, 1.0, 3.0, 3.0];
-    let statistics = (&[2.0], &[1.0]);
+    let statistics = SavedRef::moments(&[2.0], &[1.0]);
     for subject in subjects() {
         for (activation, low, high) in [
             (Activation::Relu, 0.0_f32, 1.0_f32),
@@ -176,18 +178,19 @@ fn group_and_instance_norm_by_hand() {
                 let near = got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5);
                 assert!(near, "{activation}: {got:?}, not {want:?}");
             };
-            let options = GroupNormOptions::new(1).epsilon(1e-12);
+            let options = GroupNormOptions::new(1, DataFormat::Ncx).epsilon(1e-12);
             let layer = GpuGroupNorm::new(&subject.gpu, options.activation(activation)).unwrap();
             let args = ForwardArgs::new(&[1, 2, 2], &src);
             is(&block_on(layer.forward(args)).unwrap().dst);
             let args = InferenceArgs::new(&[1, 2, 2], &src, statistics);
             is(&block_on(layer.infer(args)).unwrap());
-            let options = InstanceNormOptions::default().epsilon(1e-12);
+            let options = InstanceNormOptions::new(DataFormat::Ncx).epsilon(1e-12);
             let layer = GpuInstanceNorm::new(&subject.gpu, options.activation(activation)).unwrap();
             let args = ForwardArgs::new(&[1, 1, 4], &src);
             is(&block_on(layer.forward(args)).unwrap().dst);
             // diff_beta is the sum of diff_dst times the slopes; silu's slopes at −1 and 1 are 0.0723295 and 0.9276705.
-            let args = BackwardArgs::new(&[1, 1, 4], &src, &[8.0, 4.0, 2.0, 1.0], statistics);
+            let args = BackwardArgs::new(&[1, 1, 4], &src, &[8.0, 4.0, 2.0, 1.0], statistics)
+                .without_beta();
             let grads = block_on(layer.backward(args)).unwrap();
             let [at_low, at_high] = match activation {
                 Activation::Silu => [0.072_329_5, 0.927_670_5],
@@ -202,17 +205,17 @@ fn group_and_instance_norm_by_hand() {
 /// NaN passes, as in PyTorch, forward and backward.
 #[test]
 fn not_a_number_passes() {
-    let statistics = (&[0.0], &[1.0]);
+    let statistics = SavedRef::moments(&[0.0], &[1.0]);
     for subject in subjects() {
         let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();
         let src = [f32::NAN, -1.0, 2.0, f32::INFINITY];
         let args = InferenceArgs::new(&[1, 1, 4], &src, statistics);
-        let args = args.residual(Some(&[0.0, 0.0, f32::NAN, f32::NEG_INFINITY]));
+        let args = args.residual_after(&[0.0, 0.0, f32::NAN, f32::NEG_INFINITY]);
         let dst = block_on(op.infer(args)).unwrap();
         assert!(dst[0].is_nan() && dst[1] == 0.0 && dst[2].is_nan() && dst[3].is_nan());
         let op = GpuBatchNorm::new(&subject.gpu, with_relu().through(Through::Constant)).unwrap();
         let src = [f32::NAN, -1.0, 2.0, -0.0];
-        let args = BackwardArgs::new(&[1, 1, 4], &src, &[4.0; 4], statistics);
+        let args = BackwardArgs::new(&[1, 1, 4], &src, &[4.0; 4], statistics).without_beta();
         let diff_src = block_on(op.backward(args)).unwrap().diff_src;
         let passed: Vec<bool> = diff_src.iter().map(|diff| *diff > 3.0).collect();
         assert_eq!(passed, [true, false, true, false], "{diff_src:?}");
@@ -223,7 +226,7 @@ fn not_a_number_passes() {
 /// large diff_dst.
 #[test]
 fn infinity_has_the_limit() {
-    let statistics = (&[0.0], &[1.0]);
+    let statistics = SavedRef::moments(&[0.0], &[1.0]);
     let src = [
         f32::NEG_INFINITY,
         -1e30,
@@ -243,7 +246,7 @@ fn infinity_has_the_limit() {
             assert!(dst[4] > 0.99e30 && dst[5].is_nan(), "{what}: {dst:?}");
             let constant = options.clone().through(Through::Constant);
             let op = GpuBatchNorm::new(&subject.gpu, constant).unwrap();
-            let args = BackwardArgs::new(&shape, &src, &[1e34; 6], statistics);
+            let args = BackwardArgs::new(&shape, &src, &[1e34; 6], statistics).without_beta();
             let grads = block_on(op.backward(args)).unwrap();
             assert_eq!(grads.diff_src[..3], [0.0; 3], "{what}");
             for passed in &grads.diff_src[3..5] {
@@ -348,27 +351,27 @@ fn what_does_not_fit_is_refused() {
     let tensors = Tensors::random(1);
     let op = GpuBatchNorm::new(gpu, with_relu()).unwrap();
     let plain = GpuBatchNorm::new(gpu, with_relu().activation(Activation::None)).unwrap();
-    let mask = vec![5; N.div_ceil(32)];
+    let mask = &vec![5_u32; N.div_ceil(32)][..];
     let args = |beta, mask| {
-        let statistics = (&[0.0; 6], &[1.0; 6]);
+        let statistics = SavedRef::moments(&[0.0; 6], &[1.0; 6]);
         let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, statistics);
-        args.params(Some(&*tensors.gamma), beta).mask(mask)
+        args.gamma(&*tensors.gamma).beta(beta).mask(mask)
     };
     let run = |op: &GpuBatchNorm, beta, mask| block_on(op.backward(args(beta, mask)));
-    let masked = run(&op, None, Some(&mask)).unwrap();
+    let masked = run(&op, None, Some(mask)).unwrap();
     let error = run(&op, None, Some(&mask[1..])).unwrap_err();
     says(&error, &["mask", "13", "12"]);
-    let error = run(&plain, None, Some(&mask)).unwrap_err();
+    let error = run(&plain, None, Some(mask)).unwrap_err();
     says(&error, &["mask", "none without an activation"]);
     // beta may be given even if nothing depends on it, but must have the right length.
     let (beta, short) = (Some(&*tensors.beta), Some(&tensors.beta[1..]));
-    assert_eq!(run(&op, beta, Some(&mask)).unwrap(), masked);
+    assert_eq!(run(&op, beta, Some(mask)).unwrap(), masked);
     let without = run(&plain, None, None).unwrap();
     assert_eq!(run(&plain, beta, None).unwrap(), without);
-    for (op, mask) in [(&op, None), (&op, Some(&*mask)), (&plain, None)] {
+    for (op, mask) in [(&op, None), (&op, Some(mask)), (&plain, None)] {
         says(&run(op, short, mask).unwrap_err(), &["beta", "6", "5"]);
     }
-    let args = ForwardArgs::new(&SHAPE, &tensors.src).residual(Some(&tensors.residual[3..]));
+    let args = ForwardArgs::new(&SHAPE, &tensors.src).residual_after(&tensors.residual[3..]);
     let error = block_on(op.forward(args)).unwrap_err();
     says(&error, &["residual", "390", "387"]);
 
@@ -416,7 +419,7 @@ fn operators_are_the_layer() {
     let gpu = &one(false).gpu;
     let tensors = Tensors::random(2);
     let layer = GpuBatchNorm::new(gpu, with_relu()).unwrap();
-    let args = tensors.forward().residual(Some(&tensors.residual));
+    let args = tensors.forward().residual_after(&tensors.residual);
     let want = block_on(layer.forward(args)).unwrap();
     let (mean, variance) = (&want.saved.mean, &want.saved.variance);
     let mask = want.saved.mask.clone().unwrap();
@@ -478,7 +481,7 @@ fn operators_are_the_layer() {
     };
     let got = block_on(op.backward(gpu, inputs)).unwrap();
     let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &want.saved);
-    let args = args.params(Some(&tensors.gamma), None).mask(Some(&mask));
+    let args = args.gamma(&tensors.gamma).beta(&tensors.beta).mask(&mask);
     let grads = block_on(layer.backward(args)).unwrap();
     assert_eq!(got.diff_src, grads.diff_src);
     assert_eq!(got.diff_src_1, grads.diff_residual);
@@ -530,7 +533,7 @@ fn operators_are_the_layer() {
 fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2] {
     let shape = [src.len(), 1];
     // With epsilon, a deviation of 1, so that y is src.
-    let statistics = (&[0.0], &[0.5]);
+    let statistics = SavedRef::moments(&[0.0], &[0.5]);
     let options = BatchNormOptions::new(DataFormat::Nxc)
         .epsilon(0.5)
         .through(Through::Constant)
@@ -539,7 +542,7 @@ fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2
     let args = InferenceArgs::new(&shape, src, statistics);
     let dst = block_on(op.infer(args)).unwrap();
     let diff_dst = vec![1.0; src.len()];
-    let args = BackwardArgs::new(&shape, src, &diff_dst, statistics);
+    let args = BackwardArgs::new(&shape, src, &diff_dst, statistics).without_beta();
     let grads = block_on(op.backward(args)).unwrap();
     [dst, grads.diff_src]
 }

@@ -10,9 +10,9 @@ use wgpu_norm::operators::directml::{
 };
 use wgpu_norm::operators::onnx::MeanVarianceNormalization;
 use wgpu_norm::{
-    Activation, Algorithm, AxesNormOptions, Backward, BackwardArgs, DType, Error, Forward,
-    ForwardArgs, GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm, Operation, Pass,
-    Ranks, Tensor, bytemuck,
+    Activation, Algorithm, AxesNormOptions, Backward, BackwardArgs, DType, DataFormat, Error,
+    Forward, ForwardArgs, GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm,
+    Operation, Pass, Ranks, SavedRef, Tensor, bytemuck,
 };
 
 /// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around
@@ -32,17 +32,17 @@ fn parameters_of_each_sample_by_hand() {
     let options = AxesNormOptions::new(&[-1], &[0, 2]).epsilon(1.0);
     for subject in subjects() {
         let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
-        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let args = ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta);
         let output = block_on(layer.forward(args)).unwrap();
         near(&output.saved.mean, &mean);
         near(&output.saved.variance, &variance);
         near(&output.dst, &dst);
         let args = InferenceArgs::new(&shape, &src, &output.saved);
-        let args = args.params(Some(&gamma), Some(&beta));
+        let args = args.gamma(&gamma).beta(&beta);
         near(&block_on(layer.infer(args)).unwrap(), &dst);
 
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
-        let grads = block_on(layer.backward(args.params(Some(&gamma), Some(&beta)))).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let grads = block_on(layer.backward(args.gamma(&gamma).beta(&beta))).unwrap();
         // First row: gamma · d = (2, 0), so a = 1 and b = -half; r · ((2 - 1) - half²) and r · ((0 - 1) + half²).
         // Last row: x̂ is 0 and r is 1: (1, 4) minus its mean.
         let diff_src = [0.125, -0.125, 0.0, 0.0, 0.0, 0.0, -1.5, 1.5];
@@ -71,15 +71,15 @@ fn a_gate_by_hand() {
     let options = AxesNormOptions::new(&[-1], &[0, 2]).epsilon(1.0);
     for subject in subjects() {
         let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
-        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
-        let args = args.gate(Some(&gate)).residual(Some(&residual));
+        let args = ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta);
+        let args = args.gate(&gate).residual_after(&residual);
         near(&block_on(layer.forward(args)).unwrap().dst, &dst);
-        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
-        let args = args.params(Some(&gamma), Some(&beta)).gate(Some(&gate));
+        let args = InferenceArgs::new(&shape, &src, SavedRef::moments(&mean, &variance));
+        let args = args.gamma(&gamma).beta(&beta).gate(&gate);
         near(&block_on(layer.infer(args)).unwrap(), &gated);
 
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
-        let args = args.params(Some(&gamma), Some(&beta)).gate(Some(&gate));
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let args = args.gamma(&gamma).beta(&beta).gate(&gate);
         let grads = block_on(layer.backward(args)).unwrap();
         let diff_src = [0.125, -0.125, 0.0, 0.0, 0.0, 0.0, -1.5, 1.5];
         near(&grads.diff_src, &diff_src);
@@ -177,18 +177,18 @@ fn a_mean_of_squares_by_hand() {
         .epsilon(1.0);
     for subject in subjects() {
         let layer = GpuAxesNorm::new(&subject.gpu, options.clone()).unwrap();
-        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let args = ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta);
         let output = block_on(layer.forward(args)).unwrap();
         near(&output.saved.mean_square, &[12.0, 0.0]);
         assert!(output.saved.mean.is_empty());
         near(&output.dst, &[0.5 + 3.0 * r, 0.5, 2.0 * root * r, 0.0]);
-        let args = InferenceArgs::new(&shape, &src, &[12.0, 0.0]);
-        let args = args.params(Some(&gamma), Some(&beta));
+        let args = InferenceArgs::new(&shape, &src, SavedRef::mean_square(&[12.0, 0.0]));
+        let args = args.gamma(&gamma).beta(&beta);
         near(&block_on(layer.infer(args)).unwrap(), &output.dst);
 
         let diff_dst = [1.0, 1.0, 0.0, 3.0];
         let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
-        let grads = block_on(layer.backward(args.params(Some(&gamma), Some(&beta)))).unwrap();
+        let grads = block_on(layer.backward(args.gamma(&gamma).beta(&beta))).unwrap();
         // b = mean(gamma · d · x̂) = 3r / 2; the second pixel's x̂ is 0 and its r is 1.
         let b = 1.5 * r;
         let diff_src = [r * (1.0 - 3.0 * r * b), 1.0, -r * root * r * b, 6.0];
@@ -206,17 +206,17 @@ fn group_norm_by_axes() {
     let gamma = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     let beta = [0.5; 6];
     for subject in subjects() {
-        let options = GroupNormOptions::new(2).activation(Activation::Relu);
+        let options = GroupNormOptions::new(2, DataFormat::Ncx).activation(Activation::Relu);
         let by_groups = GpuGroupNorm::new(&subject.gpu, options).unwrap();
         let options = AxesNormOptions::new(&[2, 3], &[1, 2]).activation(Activation::Relu);
         let by_axes = GpuAxesNorm::new(&subject.gpu, options).unwrap();
-        let forward = |shape| ForwardArgs::new(shape, &src).params(Some(&gamma), Some(&beta));
+        let forward = |shape| ForwardArgs::new(shape, &src).gamma(&gamma).beta(&beta);
         let want = block_on(by_groups.forward(forward(&[2, 6, 35]))).unwrap();
         let got = block_on(by_axes.forward(forward(&[2, 2, 3, 35]))).unwrap();
         assert_eq!(got, want);
         let backward = |shape| {
             let args = BackwardArgs::new(shape, &src, &diff_dst, &want.saved);
-            args.params(Some(&gamma), Some(&beta))
+            args.gamma(&gamma).beta(&beta)
         };
         let want = block_on(by_groups.backward(backward(&[2, 6, 35]))).unwrap();
         let got = block_on(by_axes.backward(backward(&[2, 2, 3, 35]))).unwrap();
@@ -272,10 +272,7 @@ fn what_makes_no_sense_is_an_error() {
 
     let gpu = &one(false).gpu;
     let layer = GpuAxesNorm::new(gpu, AxesNormOptions::new(&[1], &[0])).unwrap();
-    let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).gate(Some(&[1.0; 2]));
-    let error = block_on(layer.forward(args.params(Some(&[1.0_f32; 2]), None))).unwrap_err();
-    says(&error, &["gate", "after params"]);
-    let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).params(Some(&[1.0; 3]), None);
+    let args = ForwardArgs::new(&[2, 2], &[0.0_f32; 4]).gamma(&[1.0; 3]);
     let error = block_on(layer.forward(args)).unwrap_err();
     assert!(
         matches!(

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, Channels, Element, Error, GpuBatchNorm, Norm,
-    Operation, ParamOf, Tensor,
+    Operation, ParamOf, SavedRef, Tensor,
 };
 
 /// Checks a gradient with parameters along the kept axes, for one of the choices. Mean and variance are plausible, but
@@ -128,7 +128,12 @@ fn an_axis_that_does_not_broadcast_is_named() {
         let layer =
             GpuBatchNorm::new(gpu, BatchNormOptions::broadcast(params).epsilon(1e-3)).unwrap();
         let (tensor, statistic) = ([1.0_f32; 24], [1.0; 6]);
-        let args = BackwardArgs::new(&[4, 6], &tensor, &tensor, (&statistic, &statistic));
+        let args = BackwardArgs::new(
+            &[4, 6],
+            &tensor,
+            &tensor,
+            SavedRef::moments(&statistic, &statistic),
+        );
         block_on(layer.backward(args))
     };
     assert!(run(&[1, 6]).is_ok());

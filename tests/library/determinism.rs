@@ -9,7 +9,7 @@ use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{
     Algorithm, Backward, BackwardArgs, BatchNormOptions, Channels, DataFormat, Element, Error,
-    GpuBatchNorm, Norm, Operation, Plan, Profile, Tensor, Through, Tuning,
+    GpuBatchNorm, Norm, Operation, Plan, Profile, SavedRef, Tensor, Through, Tuning,
 };
 
 /// A gradient of f32 with the usual choices, with the channels along axis 1.
@@ -349,8 +349,13 @@ fn futures_of_one_context_can_interleave() {
         Tensor::Gamma,
     ]
     .map(|tensor| problem.elements::<f32>(tensor));
-    let args = BackwardArgs::new(&[5, 33, 27], &src, &diff_dst, (&mean, &variance));
-    let args = args.params(Some(&gamma), None);
+    let args = BackwardArgs::new(
+        &[5, 33, 27],
+        &src,
+        &diff_dst,
+        SavedRef::moments(&mean, &variance),
+    );
+    let args = args.gamma(&gamma);
     let first = layer.backward(args);
     let second = layer.backward(args);
     // The second is finished before the first is polled at all.

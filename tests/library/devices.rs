@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, BufferRange, ContextOptions, DType, DTypes,
-    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, Norm, Operation, Tensor,
+    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, Norm, Operation, SavedRef, Tensor,
 };
 
 /// The gradient of batch norm of f32 with the channels along axis 1.
@@ -50,8 +50,13 @@ impl Call {
 
     fn args(&self) -> BackwardArgs<'_, f32> {
         let [src, diff_dst, mean, variance, gamma] = &self.tensors;
-        let args = BackwardArgs::new(&self.shape, src, diff_dst, (mean, variance));
-        args.params(Some(gamma), None)
+        let args = BackwardArgs::new(
+            &self.shape,
+            src,
+            diff_dst,
+            SavedRef::moments(mean, variance),
+        );
+        args.gamma(gamma)
     }
 }
 
@@ -439,7 +444,7 @@ fn out_of_memory_in_a_call() {
     let call = |mebibytes: usize| {
         let elements = mebibytes << 18;
         let (shape, data) = ([1, 4, elements / 4], &data[..elements]);
-        let args = BackwardArgs::new(&shape, data, data, (&[0.0; 4], &[1.0; 4]));
+        let args = BackwardArgs::new(&shape, data, data, SavedRef::moments(&[0.0; 4], &[1.0; 4]));
         block_on(layer.backward(args)).map(|_| ())
     };
     call(16).unwrap();

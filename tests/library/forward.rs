@@ -41,29 +41,26 @@ impl Typed {
                 Self::Batch(GpuBatchNorm::new(gpu, options.epsilon(epsilon))?)
             }
             Norm::Group { groups, format } => {
-                let options = GroupNormOptions::new(groups).data_format(format);
+                let options = GroupNormOptions::new(groups, format);
                 Self::Group(GpuGroupNorm::new(gpu, options.epsilon(epsilon))?)
             }
             Norm::Instance { format } => {
-                let options = InstanceNormOptions::default().data_format(format);
+                let options = InstanceNormOptions::new(format);
                 Self::Instance(GpuInstanceNorm::new(gpu, options.epsilon(epsilon))?)
             }
             Norm::Layer { begin_axis } => {
-                let options = LayerNormOptions::default().begin_norm_axis(begin_axis);
+                let options = LayerNormOptions::new(begin_axis);
                 Self::Layer(GpuLayerNorm::new(gpu, options.epsilon(epsilon))?)
             }
             Norm::Rms { begin_axis } => {
-                let options = RmsNormOptions::default().begin_norm_axis(begin_axis);
+                let options = RmsNormOptions::new(begin_axis);
                 Self::Rms(GpuRmsNorm::new(gpu, options.epsilon(epsilon))?)
             }
             other => panic!("{other:?}"),
         })
     }
 
-    fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: ForwardArgs<'_, T, P>,
-    ) -> Result<Output<T, T::Sum>, Error> {
+    fn forward<T: Element>(&self, args: ForwardArgs<'_, T>) -> Result<Output<T, T::Sum>, Error> {
         match self {
             Self::Batch(layer) => block_on(layer.forward(args)),
             Self::Group(layer) => block_on(layer.forward(args)),
@@ -74,7 +71,7 @@ impl Typed {
     }
 
     /// None if the layer has no inference of its own.
-    fn infer<T: Element, P: ParamOf<T>>(&self, args: InferenceArgs<'_, T, P>) -> Option<Vec<T>> {
+    fn infer<T: Element>(&self, args: InferenceArgs<'_, T>) -> Option<Vec<T>> {
         match self {
             Self::Batch(layer) => Some(block_on(layer.infer(args)).unwrap()),
             Self::Group(layer) => Some(block_on(layer.infer(args)).unwrap()),
@@ -203,8 +200,13 @@ fn check_typed<T: Element, P: ParamOf<T>>(
     let mut running_mean = old(Tensor::RunningMean);
     let mut running_variance = old(Tensor::RunningVariance);
     let mut args = ForwardArgs::new(&operation.shape, &src)
-        .params(gamma.as_deref(), beta.as_deref())
-        .residual(residual.as_deref());
+        .gamma(gamma.as_deref())
+        .beta(beta.as_deref());
+    let residual = residual.as_deref();
+    args = match operation.epilogue.residual {
+        Residual::Before => args.residual_before(residual),
+        _ => args.residual_after(residual),
+    };
     if let Some(update) = running {
         let running = RunningStatistics::new(&mut running_mean, &mut running_variance, update);
         args = args.running(running);
@@ -406,7 +408,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         let src: Vec<T> = Random::new(3).vec(240, spread, mean);
         problem.set(Tensor::Src, &to_f64(&src));
         let gamma: Vec<P> = problem.elements(Tensor::Gamma);
-        let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
+        let args = ForwardArgs::new(shape, &src).gamma(&gamma);
         let mut statistics = layer.forward(args).unwrap().saved;
         let want = problem.reference();
         let mut given = Vec::new();
@@ -421,7 +423,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         }
 
         let args = InferenceArgs::new(shape, &src, &statistics);
-        if let Some(dst) = layer.infer(args.params(Some(&gamma), None)) {
+        if let Some(dst) = layer.infer(args.gamma(&gamma)) {
             let mut inference = forward.clone();
             inference.pass = Pass::Inference;
             let want = by_statistics(&inference, &problem, &given).reference();
@@ -432,7 +434,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         let problem = by_statistics(&gradient, &problem, &given);
         let diff_dst: Vec<T> = problem.elements(Tensor::DiffDst);
         let args = BackwardArgs::new(shape, &src, &diff_dst, &statistics);
-        let grads = layer.backward(args.params(Some(&gamma), None)).unwrap();
+        let grads = layer.backward(args.gamma(&gamma)).unwrap();
         let want = problem.reference();
         close(&grads.diff_src, &want, Tensor::DiffSrc, &what);
         close(&grads.diff_gamma.unwrap(), &want, Tensor::DiffGamma, &what);
@@ -440,7 +442,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         if matches!(layer, Typed::Rms(_)) {
             statistics.mean_square[1] = T::Sum::from_f64(f64::INFINITY);
             let args = BackwardArgs::new(shape, &src, &diff_dst, &statistics);
-            let error = layer.backward(args.params(Some(&gamma), None)).unwrap_err();
+            let error = layer.backward(args.gamma(&gamma)).unwrap_err();
             let is_named = matches!(error, Error::Variance { channel: 1, .. });
             assert!(is_named, "{what}: {error}");
         }

@@ -11,12 +11,12 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::{
     Algorithm, Backward, BackwardArgs, BufferRange, BufferUse, DType, DTypes, DataFormat, Error,
     Forward, ForwardArgs, GpuGroupNorm, GpuInstanceNorm, GroupNormOptions, InferenceArgs,
-    InstanceNormOptions, Norm, Operation, Pass, Tensor, Tuning,
+    InstanceNormOptions, Norm, Operation, Pass, SavedRef, Tensor, Tuning,
 };
 use wgpu_norm_verify::{Case, Outcome};
 
 fn options(groups: usize) -> GroupNormOptions {
-    GroupNormOptions::new(groups).epsilon(1.0)
+    GroupNormOptions::new(groups, DataFormat::Ncx).epsilon(1.0)
 }
 
 fn operation(pass: impl Into<Pass>, groups: usize, shape: &[usize]) -> Operation {
@@ -40,17 +40,17 @@ fn numbers_worked_out_by_hand() {
     let diff_dst = [1.0, 5.0, 2.0, 0.0, 0.0, 0.0, 1.0, 1.0];
     for subject in subjects() {
         let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let args = ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta);
         let output = block_on(layer.forward(args)).unwrap();
         near(&output.saved.mean, &mean);
         near(&output.saved.variance, &variance);
         near(&output.dst, &dst);
-        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
-        let args = args.params(Some(&gamma), Some(&beta));
+        let args = InferenceArgs::new(&shape, &src, SavedRef::moments(&mean, &variance));
+        let args = args.gamma(&gamma).beta(&beta);
         near(&block_on(layer.infer(args)).unwrap(), &dst);
 
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
-        let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let grads = block_on(layer.backward(args.gamma(&gamma))).unwrap();
         // First group: gamma · d = (2, 0), so a = 1 and b = (2 · -x̂ + 0) / 2 = -half. With x̂ = ∓half:
         // r · ((2 - 1) - half²) and r · ((0 - 1) + half²), where half² is 3/4.
         let first = [0.125, -0.125];
@@ -80,9 +80,10 @@ fn special_cases_are_other_norms() {
     let [want, wanted, of_rows] = [&forward, &gradient, &rows].map(Problem::reference);
     for subject in subjects() {
         let what = &subject.name;
-        let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
+        let layer =
+            GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::new(DataFormat::Ncx)).unwrap();
         let [src, gamma] = [Tensor::Src, Tensor::Gamma].map(|t| forward.elements::<f32>(t));
-        let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
+        let args = ForwardArgs::new(shape, &src).gamma(&gamma);
         let output = block_on(layer.forward(args)).unwrap();
         close(&output.dst, &want, Tensor::Dst, what);
         close(&output.saved.mean, &want, Tensor::Mean, what);
@@ -94,12 +95,13 @@ fn special_cases_are_other_norms() {
             Tensor::Variance,
         ];
         let [src, diff_dst, gamma, mean, variance] = given.map(|t| gradient.elements::<f32>(t));
-        let args = BackwardArgs::new(shape, &src, &diff_dst, (&mean, &variance));
-        let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
+        let args = BackwardArgs::new(shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let grads = block_on(layer.backward(args.gamma(&gamma))).unwrap();
         close(&grads.diff_src, &wanted, Tensor::DiffSrc, what);
         close(&grads.diff_gamma.unwrap(), &wanted, Tensor::DiffGamma, what);
 
-        let layer = GpuGroupNorm::new(&subject.gpu, GroupNormOptions::new(1)).unwrap();
+        let layer =
+            GpuGroupNorm::new(&subject.gpu, GroupNormOptions::new(1, DataFormat::Ncx)).unwrap();
         let src = rows.elements::<f32>(Tensor::Src);
         let output = block_on(layer.forward(ForwardArgs::new(&[2, 4, 15], &src))).unwrap();
         close(&output.dst, &of_rows, Tensor::Dst, what);
@@ -193,8 +195,13 @@ fn groups_that_fit_a_workgroup_take_one_dispatch_and_the_sums() {
 fn lengths_of(subject: &Subject, lengths: [usize; 5]) -> Result<(), Error> {
     let [src, diff_dst, mean, variance, gamma] = lengths.map(|length| vec![1.0_f32; length]);
     let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-    let args = BackwardArgs::new(&[2, 4, 3], &src, &diff_dst, (&mean, &variance));
-    block_on(layer.backward(args.params(Some(&gamma), None))).map(drop)
+    let args = BackwardArgs::new(
+        &[2, 4, 3],
+        &src,
+        &diff_dst,
+        SavedRef::moments(&mean, &variance),
+    );
+    block_on(layer.backward(args.gamma(&gamma))).map(drop)
 }
 
 #[test]
@@ -217,12 +224,13 @@ fn bad_arguments_are_named() {
     }
     let of_groups = |options, shape: &[usize]| -> Error {
         let layer = GpuGroupNorm::new(&subject.gpu, options).unwrap();
-        let args = BackwardArgs::<f32>::new(shape, &[], &[], (&[], &[]));
+        let args = BackwardArgs::<f32>::new(shape, &[], &[], SavedRef::moments(&[], &[]));
         block_on(layer.backward(args)).unwrap_err()
     };
     let of_channels = |shape: &[usize], src: &[f32], variance: &[f32]| -> Error {
-        let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
-        let args = BackwardArgs::new(shape, src, src, (&[0.0; 2], variance));
+        let layer =
+            GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::new(DataFormat::Ncx)).unwrap();
+        let args = BackwardArgs::new(shape, src, src, SavedRef::moments(&[0.0; 2], variance));
         block_on(layer.backward(args)).unwrap_err()
     };
     for (groups, format, channels) in [
@@ -231,7 +239,7 @@ fn bad_arguments_are_named() {
         (usize::MAX, DataFormat::Ncx, "4"),
         (2, DataFormat::Nxc, "3"),
     ] {
-        let error = of_groups(options(groups).data_format(format), &[2, 4, 3]);
+        let error = of_groups(GroupNormOptions::new(groups, format), &[2, 4, 3]);
         says(
             &error,
             &["groups: expected", "divides", channels, &groups.to_string()],
@@ -252,12 +260,12 @@ fn bad_arguments_are_named() {
         assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
     }
     for epsilon in [0.0, -1.0, f64::NAN] {
-        let options = InstanceNormOptions::default().epsilon(epsilon);
+        let options = InstanceNormOptions::new(DataFormat::Ncx).epsilon(epsilon);
         let error = GpuInstanceNorm::new(&subject.gpu, options).unwrap_err();
         assert!(matches!(error, Error::Epsilon { .. }), "{error}");
     }
     let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-    let statistics = (&[0.0; 2], &[1.0, -1.0]);
+    let statistics = SavedRef::moments(&[0.0; 2], &[1.0, -1.0]);
     let args = BackwardArgs::new(&[1, 2, 1], &[0.0_f32; 2], &[0.0; 2], statistics);
     let error = block_on(layer.backward(args)).unwrap_err();
     says(&error, &["variance", "group 1"]);
@@ -346,11 +354,11 @@ fn operators_are_the_layer() {
     let shape = &[3, 6, 10];
     let [src, diff_dst]: [Vec<f32>; 2] = [0.5, 0.0].map(|offset| random.vec(180, 1.0, offset));
     let [gamma, beta]: [Vec<f32>; 2] = [(); 2].map(|()| random.vec(6, 1.0, 0.0));
-    let layer = GpuGroupNorm::new(gpu, GroupNormOptions::new(3)).unwrap();
-    let args = ForwardArgs::new(shape, &src).params(Some(&gamma), Some(&beta));
+    let layer = GpuGroupNorm::new(gpu, GroupNormOptions::new(3, DataFormat::Ncx)).unwrap();
+    let args = ForwardArgs::new(shape, &src).gamma(&gamma).beta(&beta);
     let want = block_on(layer.forward(args)).unwrap();
     let args = BackwardArgs::new(shape, &src, &diff_dst, &want.saved);
-    let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
+    let grads = block_on(layer.backward(args.gamma(&gamma).beta(&beta))).unwrap();
 
     let op = pytorch::NativeGroupNorm {
         group: 3,

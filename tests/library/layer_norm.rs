@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::{
     Backward, BackwardArgs, DType, Element, Error, ForwardArgs, GpuLayerNorm, Grads,
-    LayerNormOptions, Norm, Operation, ParamOf, Tensor, Tuning,
+    LayerNormOptions, Norm, Operation, ParamOf, SavedRef, Tensor, Tuning,
 };
 use wgpu_norm_verify::reference::Computed;
 
@@ -70,13 +70,13 @@ where
         // In float64.
         computed.values = vector.tensor(&format!("expected.{}", computed.tensor.name()));
     }
-    let options = LayerNormOptions::default().begin_norm_axis(begin_axis);
+    let options = LayerNormOptions::new(begin_axis);
     let options = options.epsilon(vector.epsilon());
     for subject in subjects() {
         let what = format!("{} on {}", vector.name, subject.name);
-        let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
-        let got = block_on(layer.backward(args.params(gamma.as_deref(), beta.as_deref())));
+        let layer = GpuLayerNorm::new(&subject.gpu, options.clone()).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let got = block_on(layer.backward(args.gamma(gamma.as_deref()).beta(beta.as_deref())));
         let got = got.unwrap_or_else(|error| panic!("{what}: {error}"));
         check(got, &want, is_affine, &what);
     }
@@ -86,9 +86,14 @@ where
 fn empty_tensors() {
     let run = |shape: &[usize; 2], statistics: [&[f32]; 2], params: &[f32]| {
         let grads = subjects().iter().map(|subject| {
-            let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
-            let args = BackwardArgs::<f32>::new(shape, &[], &[], (statistics[0], statistics[1]));
-            block_on(layer.backward(args.params(Some(params), Some(params)))).unwrap()
+            let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::new(-1)).unwrap();
+            let args = BackwardArgs::<f32>::new(
+                shape,
+                &[],
+                &[],
+                SavedRef::moments(statistics[0], statistics[1]),
+            );
+            block_on(layer.backward(args.gamma(params).beta(params))).unwrap()
         });
         grads.collect::<Vec<_>>()
     };
@@ -109,13 +114,13 @@ fn beta_alone_by_hand() {
     let (shape, src, diff_dst) = ([2, 2], [0.0, 2.0, 2.0, 0.0], [1.0, 2.0, 3.0, 5.0]);
     let (mean, variance, beta) = ([1.0; 2], [1.0; 2], [10.0, 20.0]);
     for subject in subjects() {
-        let options = LayerNormOptions::default().epsilon(1e-12);
+        let options = LayerNormOptions::new(-1).epsilon(1e-12);
         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-        let args = ForwardArgs::new(&shape, &src).params(None, Some(&beta));
+        let args = ForwardArgs::new(&shape, &src).beta(&beta);
         let output = block_on(layer.forward(args)).unwrap();
         near(&output.dst, &[9.0, 21.0, 11.0, 19.0]);
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
-        let grads = block_on(layer.backward(args.params(None, Some(&beta)))).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(&mean, &variance));
+        let grads = block_on(layer.backward(args.beta(&beta))).unwrap();
         near(&grads.diff_src, &[0.0; 4]);
         near(&grads.diff_gamma.unwrap(), &[2.0, -3.0]);
         near(&grads.diff_beta.unwrap(), &[4.0, 7.0]);
@@ -134,10 +139,10 @@ fn bad_arguments_are_typed_errors() {
     let [mean, variance] = [Tensor::Mean, Tensor::Variance].map(|tensor| problem.elements(tensor));
     let beta = [0.5_f32; 6];
     let run = |axis, mean: &[f32], variance: &[f32], gamma, beta| {
-        let options = LayerNormOptions::default().begin_norm_axis(axis);
+        let options = LayerNormOptions::new(axis);
         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, (mean, variance));
-        block_on(layer.backward(args.params(gamma, beta)))
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, SavedRef::moments(mean, variance));
+        block_on(layer.backward(args.gamma(gamma).beta(beta)))
     };
     let (with_gamma, with_beta) = (Some(&*gamma), Some(&beta[..]));
     let fails = |axis, mean: &[f32], variance: &[f32], gamma, beta| -> Error {
@@ -175,7 +180,7 @@ fn bad_arguments_are_typed_errors() {
             }
         ));
     }
-    let options = LayerNormOptions::default().epsilon(0.0);
+    let options = LayerNormOptions::new(-1).epsilon(0.0);
     let error = GpuLayerNorm::new(&subject.gpu, options).unwrap_err();
     assert!(matches!(error, Error::Epsilon { .. }));
 

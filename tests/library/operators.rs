@@ -20,7 +20,7 @@ use wgpu_norm::operators::onednn::{
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, Bound, Channels, DType, DataFormat, Element, Error,
     GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormOptions, Norm, Operation, ParamOf,
-    Pass, Plan, Tensor, Through,
+    Pass, Plan, SavedRef, Tensor, Through,
 };
 
 /// Asserts that results are near others' printed numbers, within a relative and an absolute distance.
@@ -100,8 +100,13 @@ fn of_layer<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) -> 
     let of = Tensors::<T, P>::of(problem);
     let [mean, variance] =
         [Tensor::Mean, Tensor::Variance].map(|tensor| problem.elements::<T::Sum>(tensor));
-    let args = BackwardArgs::new(&of.shape, &of.src, &of.diff_dst, (&mean, &variance));
-    let grads = block_on(layer.backward(args.params(of.gamma.as_deref(), None)));
+    let args = BackwardArgs::new(
+        &of.shape,
+        &of.src,
+        &of.diff_dst,
+        SavedRef::moments(&mean, &variance),
+    );
+    let grads = block_on(layer.backward(args.gamma(of.gamma.as_deref())));
     of_grads(problem, &grads.unwrap())
 }
 
@@ -454,15 +459,19 @@ mod onednn {
             epsilon: vector.epsilon() as f32,
             ..Default::default()
         };
-        let options = LayerNormOptions::default().begin_norm_axis(begin_norm_axis);
+        let options = LayerNormOptions::new(begin_norm_axis);
         let options = options.epsilon(vector.epsilon());
         for subject in subjects() {
             let what = format!("{} on {}", vector.name, subject.name);
             let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
-            let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-            let args =
-                BackwardArgs::new(&of.shape, &of.src, &of.diff_dst, (&of.mean, &of.variance));
-            let args = args.params(inputs.gamma, inputs.beta);
+            let layer = GpuLayerNorm::new(&subject.gpu, options.clone()).unwrap();
+            let args = BackwardArgs::new(
+                &of.shape,
+                &of.src,
+                &of.diff_dst,
+                SavedRef::moments(&of.mean, &of.variance),
+            );
+            let args = args.gamma(inputs.gamma).beta(inputs.beta);
             assert_eq!(got, block_on(layer.backward(args)).unwrap(), "{what}");
             let operation = op.operation::<T, f32>(&of.shape).unwrap();
             let recorded = recorded(subject, &problem, &operation, true);

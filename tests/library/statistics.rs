@@ -210,7 +210,7 @@ fn row_statistics_are_exact_whatever_the_mean() {
                             profile.tuning = tuning;
                             profile.algorithm = algorithm;
                         });
-                        let options = LayerNormOptions::default();
+                        let options = LayerNormOptions::new(-1);
                         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
                         let (own, all) = match added {
                             true => (&small, &sums),
@@ -218,7 +218,7 @@ fn row_statistics_are_exact_whatever_the_mean() {
                         };
                         let shape = [rows.len(), columns];
                         let args = ForwardArgs::new(&shape, own);
-                        let args = args.residual(added.then_some(&src));
+                        let args = args.residual_before(added.then_some(&src));
                         let got = block_on(layer.forward(args)).unwrap();
                         let what = format!(
                             "{columns} {order:?} {algorithm:?}, added {added} on {}",

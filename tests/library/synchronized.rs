@@ -11,7 +11,7 @@ use wgpu_norm::synchronized::{SyncBatchNorm, run_into};
 use wgpu_norm::{
     Activation, Backward, BackwardArgs, BatchNormOptions, Channels, DType, DTypes, DataFormat,
     Element, Error, Forward, ForwardArgs, GpuBatchNorm, Grads, Norm, Operation, Output, ParamOf,
-    Pass, RunningStatistics, RunningUpdate, RunningVariance, Tensor, Through,
+    Pass, RunningStatistics, RunningUpdate, RunningVariance, SavedRef, Tensor, Through,
 };
 use wgpu_norm_verify::reference::{Computed, compute};
 
@@ -84,12 +84,13 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
                     [1.0, 2.0].map(|old| vec![T::Sum::from_f64(old); channels]);
                 let src = &self.src[elements.clone()];
                 let args = ForwardArgs::new(&shape, src)
-                    .params(Some(&self.gamma), Some(&self.beta))
+                    .gamma(&self.gamma)
+                    .beta(&self.beta)
                     .running(RunningStatistics::new(&mut mean, &mut variance, UPDATE));
                 let output = layer.forward(args).await?;
                 let diff_dst = &self.diff_dst[elements];
                 let args = BackwardArgs::new(&shape, src, diff_dst, &output.saved);
-                let args = args.params(Some(&self.gamma), None);
+                let args = args.gamma(&self.gamma).beta(&self.beta);
                 let grads = layer.backward(args).await?;
                 Ok::<_, Error>((output, grads, [mean, variance]))
             })
@@ -223,18 +224,20 @@ fn without_channels_or_elements() {
             let [mut mean, mut variance] = [2.0, 3.0].map(|old| vec![old; channels]);
             let mut layer = SyncBatchNorm::new(&subject.gpu, options.clone(), rank).unwrap();
             let forward = ForwardArgs::new(shape, none)
-                .params(gamma, beta)
-                .residual(Some(none))
+                .gamma(gamma)
+                .beta(beta)
+                .residual_after(none)
                 .running(RunningStatistics::new(&mut mean, &mut variance, UPDATE));
             let output = block_on(layer.forward(forward)).unwrap();
-            let backward = BackwardArgs::new(shape, none, none, (&params, &params));
-            let backward = backward.params(gamma, None).mask(Some(&[]));
+            let backward =
+                BackwardArgs::new(shape, none, none, SavedRef::moments(&params, &params));
+            let backward = backward.gamma(gamma).mask(&[]);
             let grads = block_on(layer.backward(backward)).unwrap();
             (output, grads, [mean, variance])
         });
         let alone = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-        let args = ForwardArgs::new(shape, none).params(gamma, beta);
-        let want = block_on(alone.forward(args.residual(Some(none)))).unwrap();
+        let args = ForwardArgs::new(shape, none).gamma(gamma).beta(beta);
+        let want = block_on(alone.forward(args.residual_after(none))).unwrap();
         for (output, grads, running) in results {
             assert_eq!(output, want, "{shape:?}");
             assert!(grads.diff_src.is_empty(), "{shape:?}");
@@ -258,11 +261,13 @@ fn a_residual_and_an_activation() {
             block_on(async {
                 let mut layer = SyncBatchNorm::new(&subject.gpu, batch.options(), rank)?;
                 let args = ForwardArgs::new(&shape, src)
-                    .params(Some(&batch.gamma), Some(&batch.beta))
-                    .residual(Some(diff_dst));
+                    .gamma(&batch.gamma)
+                    .beta(&batch.beta)
+                    .residual_after(diff_dst);
                 let output = layer.forward(args).await?;
                 let args = BackwardArgs::new(&shape, src, diff_dst, &output.saved)
-                    .params(Some(&batch.gamma), Some(&batch.beta));
+                    .gamma(&batch.gamma)
+                    .beta(&batch.beta);
                 let grads = layer.backward(args).await?;
                 Ok::<_, Error>((output, grads))
             })
@@ -340,7 +345,7 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
     let errors = on_ranks(2, |rank| {
         let own = rank.rank;
         let mut layer = layer(rank, 1e-5);
-        let backward = BackwardArgs::new(&[2, 1], &src, &src, (&[1.5], &[0.25]));
+        let backward = BackwardArgs::new(&[2, 1], &src, &src, SavedRef::moments(&[1.5], &[0.25]));
         match own {
             0 => forward(&mut layer, &[2, 1], &src).unwrap_err(),
             _ => block_on(layer.backward(backward)).unwrap_err(),

@@ -17,7 +17,7 @@
 //! let options = BatchNormOptions::new(DataFormat::Nxc);
 //! let mut layer = SyncBatchNorm::new(&gpu, options, &world, Options::default())?;
 //! let src = vec![1.0_f32; shape.iter().product()];
-//! let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&[1.0_f32; 64]), None))?;
+//! let output = layer.forward(ForwardArgs::new(&shape, &src).gamma(&[1.0_f32; 64]))?;
 //! assert_eq!(output.saved.mean, [1.0; 64]);
 //! # Ok(())
 //! # }

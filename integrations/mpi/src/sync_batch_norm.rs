@@ -46,9 +46,9 @@ impl SyncBatchNorm {
     /// # Errors
     ///
     /// Those of that function, and [`Error::Mpi`].
-    pub fn forward<T: Element, P: ParamOf<T>>(
+    pub fn forward<T: Element>(
         &mut self,
-        args: ForwardArgs<'_, T, P>,
+        args: ForwardArgs<'_, T>,
     ) -> Result<Output<T, T::Sum>, Error> {
         pollster::block_on(self.layer.forward(args))
     }

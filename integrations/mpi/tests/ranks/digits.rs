@@ -79,7 +79,7 @@ impl<N: Norm> Network<N> {
         let shape = [images.len(), CHANNELS, SIDE, SIDE];
         let src = self.convolution.forward(&images.images);
         let args = ForwardArgs::new(&shape, &src);
-        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
+        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
         let output = self.norm.forward(args);
         let active = relu(&output.dst);
         let pixels = (PIXELS / QUARTERS) as f32;
@@ -119,7 +119,7 @@ impl<N: Norm> Network<N> {
         let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
         let grads = self
             .norm
-            .backward(args.params(Some(&self.gamma.value), None));
+            .backward(args.gamma(&self.gamma.value));
         let convolution = self.convolution.backward(&images.images, &grads.diff_src);
         self.convolution.weight.learn(&add_up(convolution));
         self.weight.learn(&add_up(diff_weight));

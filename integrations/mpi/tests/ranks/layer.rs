@@ -4,7 +4,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
 use wgpu_norm::synchronized::run_into;
-use wgpu_norm::{
+use wgpu_norm::{SavedRef, 
     Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Element, Forward, ForwardArgs,
     GpuContext, Norm, Operation, Output, ParamOf, RunningStatistics, RunningUpdate,
     RunningVariance, Tensor, bytemuck, half,
@@ -102,12 +102,12 @@ fn check<T: Element, P: ParamOf<T>>(
     let update = RunningUpdate::new(0.1, RunningVariance::Biased);
     let (own_src, own_diff_dst) = (&src[own.clone()], &diff_dst[own.clone()]);
     let args = ForwardArgs::new(&own_shape, own_src)
-        .params(Some(&gamma), None)
+        .gamma(&gamma)
         .running(RunningStatistics::new(mean, variance, update));
     let output = layer.forward(args).unwrap();
     let statistics = &output.saved;
     let args = BackwardArgs::new(&own_shape, own_src, own_diff_dst, statistics);
-    let grads = layer.backward(args.params(Some(&gamma), None)).unwrap();
+    let grads = layer.backward(args.gamma(&gamma)).unwrap();
     let (diff_gamma, diff_beta) = (grads.diff_gamma.unwrap(), grads.diff_beta.unwrap());
 
     // The same bits everywhere.
@@ -238,7 +238,7 @@ pub fn a_skipped_call(world: &SimpleCommunicator, gpu: &GpuContext) {
     let mut layer = layer(world, gpu, 1e-5, SHORT).unwrap();
     let error = match world.rank() {
         1 => {
-            let statistics = (&[0.0; 3], &[1.0; 3]);
+            let statistics = SavedRef::moments(&[0.0; 3], &[1.0; 3]);
             let args = BackwardArgs::new(&[2, 3], &SRC, &SRC, statistics);
             layer.backward(args).unwrap_err()
         }
