@@ -51,11 +51,7 @@ async fn channels() -> Result<(), Box<dyn Error>> {
     let grads = axes_norm.backward(args.gamma(gamma).beta(beta)).await?;
 
     // Both are checked against the reference in float64.
-    let norm = Norm::Axes {
-        axes: vec![1],
-        param_axes: vec![1],
-        centered: true,
-    };
+    let norm = Norm::axes(&[1], &[1]);
     let forward = Operation::new(norm, Forward::default(), &layer.shape, DType::F32);
     (layer.mean, layer.variance) = (output.saved.mean, output.saved.variance);
     let mut want = layer.reference(&forward)?;

@@ -46,11 +46,7 @@ async fn diffusion() -> Result<(), Box<dyn Error>> {
     //    takes it as an operation.
     let options = AxesNormOptions::new(&[2], &[0, 2]).zero_centered_gamma(true);
     let layer = GpuAxesNorm::new(&gpu, options)?;
-    let norm = Norm::Axes {
-        axes: vec![2],
-        param_axes: vec![0, 2],
-        centered: true,
-    };
+    let norm = Norm::axes(&[2], &[0, 2]);
     let forward = Operation::new(norm, Forward::default(), &SHAPE, DType::F32)
         .with_zero_centered_gamma(true)
         .with_gate(true)

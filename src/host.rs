@@ -80,7 +80,7 @@ impl Operation {
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// let norm = Norm::Rms { begin_axis: -1 };
+    /// let norm = Norm::rms(-1);
     /// let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32).with_params(false, false);
     /// let src = [3.0_f32, 3.0, 4.0, -4.0];
     /// let mut dst = [0.0_f32; 4];

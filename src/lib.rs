@@ -75,7 +75,7 @@ pub mod guide;
 mod host;
 mod kernels;
 mod layers;
-pub mod memory;
+mod memory;
 mod operation;
 pub mod operators;
 mod options;
@@ -101,8 +101,16 @@ pub use options::{Activation, DataFormat, RunningUpdate, RunningVariance, Shards
 pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
 pub use sums::SumsLayout;
-pub use tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
+pub use tensor::{Access, Format, Ranks, Tensor, TensorUse};
+pub(crate) use tensor::{Need, Slot};
 pub use tuning::Tuning;
+
+/// What the command and the checks share with this crate. It may change in any version.
+#[doc(hidden)]
+pub mod support {
+    pub use crate::memory::{collect, filled, room};
+    pub use crate::tensor::{Need, Slot};
+}
 
 /// The crates whose types appear in this crate's signatures, in the versions used there.
 #[doc(no_inline)]

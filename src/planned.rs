@@ -23,7 +23,7 @@ use std::collections::HashMap;
 ///
 /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 /// let gpu = GpuContext::new().await?;
-/// let norm = Norm::Layer { begin_axis: -1 };
+/// let norm = Norm::layer(-1);
 /// let operation = Operation::new(norm, Backward::default(), &[64, 30], DType::F32);
 /// let plan = operation.plan(gpu.profile())?;
 /// let buffer = |size| {

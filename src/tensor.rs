@@ -175,6 +175,7 @@ impl Access {
 
 /// When an operation has a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Need {
     /// Always.
     Always,
@@ -186,6 +187,7 @@ pub enum Need {
 
 /// The kind of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Format {
     /// Numbers.
     Elements(DType),
@@ -195,6 +197,7 @@ pub enum Format {
 
 /// How the ranks of a process group share a tensor. Each rank has some of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Ranks {
     /// Each rank has the part of its own samples.
     Split,

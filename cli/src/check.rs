@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::stdout;
 use half::{bf16, f16};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{DType, Element, Error, Format, Operation, Tensor, TensorUse};
 use wgpu_norm_verify::reference::{self, Computed, SUM_ULPS, scaled_error};
 
@@ -54,7 +54,7 @@ pub fn compare(
         };
         match format(tensor) {
             Format::Elements(dtype) => comparison.add(dtype, want, got),
-            Format::Bits => comparison.add_mask(want, got, operation.types.data.accumulator()),
+            _ => comparison.add_mask(want, got, operation.types.data.accumulator()),
         }
     }
     Ok(comparison)
@@ -64,13 +64,13 @@ pub fn compare(
 fn to_f64(used: &TensorUse, bytes: &[u8]) -> Result<Vec<f64>, Error> {
     let what = "a tensor in float64";
     match used.format {
-        Format::Elements(dtype) => memory::collect(what, dtype.values(bytes)),
-        Format::Bits => {
+        Format::Elements(dtype) => support::collect(what, dtype.values(bytes)),
+        _ => {
             let bit = |index: usize| {
                 let byte = bytes.get(index / 8).copied().unwrap_or_default();
                 f64::from(byte >> (index % 8) & 1)
             };
-            memory::collect(what, (0..used.shape.iter().product()).map(bit))
+            support::collect(what, (0..used.shape.iter().product()).map(bit))
         }
     }
 }
@@ -82,7 +82,7 @@ impl Comparison {
             DType::F16 => largest_error::<f16>(want, got),
             DType::Bf16 => largest_error::<bf16>(want, got),
             DType::F32 => largest_error::<f32>(want, got),
-            DType::F64 => largest_error::<f64>(want, got),
+            _ => largest_error::<f64>(want, got),
         };
         let words = in_words(error) + &either_way(want.undecided);
         self.push(want.tensor, error, words);
@@ -211,7 +211,7 @@ mod tests {
 
     /// The comparison of these results of layer norm's gradient, whose inputs are all 1.
     fn compared(results: &[(Tensor, f32)]) -> Comparison {
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::layer(-1);
         let operation = Operation::new(norm, Backward::default(), &[1, 1], DType::F32);
         let one = bytemuck::bytes_of(&1.0_f32);
         let read = operation.tensors().unwrap().into_iter();

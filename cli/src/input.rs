@@ -255,7 +255,7 @@ impl Stored {
     pub fn dtype(&self) -> Option<DType> {
         match self.format {
             Format::Elements(dtype) => Some(dtype),
-            Format::Bits => None,
+            _ => None,
         }
     }
 

@@ -19,7 +19,7 @@ pub fn least(dtype: DType) -> f64 {
         DType::F16 => f16::MIN_POSITIVE.to_f64(),
         DType::Bf16 => bf16::MIN_POSITIVE.to_f64(),
         DType::F32 => f32::MIN_POSITIVE.into(),
-        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::MIN_POSITIVE,
     }
 }
 
@@ -41,7 +41,7 @@ fn count(dtype: DType, bytes: &[u8], all: bool) -> usize {
         DType::F16 => count!(u16, 0x7c00),
         DType::Bf16 => count!(u16, 0x7f80),
         DType::F32 => count!(u32, 0x7f80_0000),
-        DType::F64 => count!(u64, 0x7ff0_0000_0000_0000),
+        _ => count!(u64, 0x7ff0_0000_0000_0000),
     }
 }
 

@@ -27,7 +27,7 @@ impl Described {
             Format::Elements(DType::Bf16) => (Dtype::BF16, 2),
             Format::Elements(DType::F32) => (Dtype::F32, 4),
             Format::Elements(DType::F64) => (Dtype::F64, 8),
-            Format::Bits => (Dtype::U32, 4),
+            _ => (Dtype::U32, 4),
         }
     }
 

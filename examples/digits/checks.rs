@@ -149,7 +149,7 @@ pub fn layer_norm(
         (Tensor::Mean, &statistics.mean),
         (Tensor::Variance, &statistics.variance),
     ];
-    let norm = Norm::Layer { begin_axis: 1 };
+    let norm = Norm::layer(1);
     let forward = Operation::new(norm, Forward::default(), &pass.shape, DType::F32)
         .with_epsilon(EPSILON)
         .with_epilogue(Epilogue::new(Residual::Before, Activation::None));

@@ -7,20 +7,14 @@ impl AxesNormOptions {
     /// Options with statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to
     /// rank − 1; a negative axis counts from the end.
     pub fn new(axes: &[i64], param_axes: &[i64]) -> Self {
-        Self(Layer::new(Norm::Axes {
-            axes: axes.to_vec(),
-            param_axes: param_axes.to_vec(),
-            centered: true,
-        }))
+        Self(Layer::new(Norm::axes(axes, param_axes)))
     }
 
     /// Sets whether the mean is subtracted, as it is by default. If not, x̂ = src / √(mean_square + epsilon), as in RMS
     /// norm.
     #[must_use]
-    pub fn centered(mut self, is_centered: bool) -> Self {
-        if let Norm::Axes { centered, .. } = &mut self.0.norm {
-            *centered = is_centered;
-        }
+    pub fn centered(mut self, centered: bool) -> Self {
+        self.0.norm = self.0.norm.centered(centered);
         self
     }
 }

@@ -7,7 +7,7 @@ impl GroupNormOptions {
     /// Options with a number of groups, which must divide the channels, and the place of the channel axis: PyTorch's
     /// `(N, C, H, W)` is [`DataFormat::Ncx`]. A group consists of adjacent channels of one sample.
     pub const fn new(groups: usize, format: DataFormat) -> Self {
-        Self(Layer::new(Norm::Group { groups, format }))
+        Self(Layer::new(Norm::group(groups, format)))
     }
 }
 

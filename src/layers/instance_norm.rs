@@ -6,7 +6,7 @@ use crate::{DataFormat, Norm};
 impl InstanceNormOptions {
     /// Options with the place of the channel axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     pub const fn new(format: DataFormat) -> Self {
-        Self(Layer::new(Norm::Instance { format }))
+        Self(Layer::new(Norm::instance(format)))
     }
 }
 

@@ -23,7 +23,7 @@ use std::hash::{Hash, Hasher};
 /// ```
 /// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, Tensor};
 ///
-/// let norm = Norm::Layer { begin_axis: -1 };
+/// let norm = Norm::layer(-1);
 /// let forward = Operation::new(norm, Forward::default(), &[64, 768], DType::F32).with_epsilon(1e-6);
 /// let backward = forward.gradient()?;
 /// assert_eq!(backward.pass, Backward::default().into());
@@ -165,13 +165,13 @@ impl Operation {
     ///
     /// ```
     /// use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation};
-    /// let norm = Norm::Group { groups: 2, format: DataFormat::Ncx };
+    /// let norm = Norm::group(2, DataFormat::Ncx);
     /// let axes = Operation::new(norm, Forward::default(), &[5, 6, 7], DType::F32).axes();
     /// let sizes: Vec<_> = axes.iter().map(|axis| (axis.size, axis.reduced, axis.parameter)).collect();
     /// assert_eq!(sizes, [(5, false, false), (2, false, true), (3, true, true), (7, true, false)]);
     /// ```
     pub fn axes(&self) -> Vec<Axis> {
-        self.norm.axes(&self.shape)
+        self.norm.axes_of(&self.shape)
     }
 
     /// All that defines it, comparable to the bit.

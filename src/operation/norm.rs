@@ -12,6 +12,7 @@ pub enum Norm {
     /// Batch norm: each channel has its own statistics and parameters.
     Batch(Channels),
     /// Group norm: each group of channels of a sample has its own statistics, each channel its own parameters.
+    #[non_exhaustive]
     Group {
         /// The number of groups of a sample's channels, all of the same size.
         groups: usize,
@@ -19,18 +20,21 @@ pub enum Norm {
         format: DataFormat,
     },
     /// Instance norm: each channel of a sample has its own statistics, each channel its own parameters.
+    #[non_exhaustive]
     Instance {
         /// Where the channel axis is.
         format: DataFormat,
     },
     /// Layer norm: each row, which consists of the elements with the same indices along the leading axes, has its own
     /// statistics; each position in a row has its own parameters.
+    #[non_exhaustive]
     Layer {
         /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
         /// `begin_norm_axis`.
         begin_axis: i64,
     },
     /// RMS norm, over rows like layer norm. It has no beta.
+    #[non_exhaustive]
     Rms {
         /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
         /// `begin_norm_axis`.
@@ -38,6 +42,7 @@ pub enum Norm {
     },
     /// Norm over any axes, with parameters along any axes. Both are sets of axes from −rank to rank − 1; a negative
     /// axis counts from the end.
+    #[non_exhaustive]
     Axes {
         /// The axes that the statistics are taken over, at least one.
         axes: Vec<i64>,
@@ -101,6 +106,44 @@ impl Norm {
         Self::Batch(Channels::Axis(format))
     }
 
+    /// Group norm.
+    pub const fn group(groups: usize, format: DataFormat) -> Self {
+        Self::Group { groups, format }
+    }
+
+    /// Instance norm.
+    pub const fn instance(format: DataFormat) -> Self {
+        Self::Instance { format }
+    }
+
+    /// Layer norm over the axes from `begin_axis` on.
+    pub const fn layer(begin_axis: i64) -> Self {
+        Self::Layer { begin_axis }
+    }
+
+    /// RMS norm over the axes from `begin_axis` on.
+    pub const fn rms(begin_axis: i64) -> Self {
+        Self::Rms { begin_axis }
+    }
+
+    /// Norm over some axes, with parameters along some axes, by mean and variance.
+    pub fn axes(axes: &[i64], param_axes: &[i64]) -> Self {
+        Self::Axes {
+            axes: axes.to_vec(),
+            param_axes: param_axes.to_vec(),
+            centered: true,
+        }
+    }
+
+    /// An axes norm with or without the mean subtracted; another norm as it is.
+    #[must_use]
+    pub fn centered(mut self, is_centered: bool) -> Self {
+        if let Self::Axes { centered, .. } = &mut self {
+            *centered = is_centered;
+        }
+        self
+    }
+
     /// Its name: `batch_norm`, `group_norm`, `instance_norm`, `layer_norm`, `rms_norm` or `axes_norm`.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -147,14 +190,6 @@ impl Norm {
     pub const fn begin_axis(&self) -> Option<i64> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(*begin_axis),
-            _ => None,
-        }
-    }
-
-    /// The first axis of rows, for layer and RMS norm, as a mutable reference.
-    pub const fn begin_axis_mut(&mut self) -> Option<&mut i64> {
-        match self {
-            Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(begin_axis),
             _ => None,
         }
     }
@@ -275,7 +310,7 @@ impl Norm {
     }
 
     /// The axes of src of this shape, in storage order.
-    pub(super) fn axes(&self, shape: &[usize]) -> Vec<Axis> {
+    pub(super) fn axes_of(&self, shape: &[usize]) -> Vec<Axis> {
         let channel = |format: &DataFormat| channel_axis(shape.len(), *format);
         let sizes = shape.iter().copied().enumerate();
         match self {

@@ -376,10 +376,7 @@ fn what_does_not_fit_is_refused() {
     says(&error, &["residual", "390", "387"]);
 
     let silu = |pass: Pass, dtype, residual| -> Error {
-        let norm = Norm::Group {
-            groups: 3,
-            format: DataFormat::Ncx,
-        };
+        let norm = Norm::group(3, DataFormat::Ncx);
         let operation = Operation::new(norm, pass, &SHAPE, dtype);
         let operation = operation.with_epilogue(Epilogue::new(residual, Activation::Silu));
         operation.plan(gpu.profile()).unwrap_err()

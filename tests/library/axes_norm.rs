@@ -103,11 +103,7 @@ fn gate_times_gamma_beyond_the_type() {
     ];
     for (shape, axes, param_axes) in norms {
         for centered in [true, false] {
-            let norm = Norm::Axes {
-                axes: axes.to_vec(),
-                param_axes: param_axes.to_vec(),
-                centered,
-            };
+            let norm = Norm::axes(axes, param_axes).centered(centered);
             // gamma, gate and diff_dst.
             for factors in [
                 [1e30, 1e30, 1e-37],
@@ -227,11 +223,7 @@ fn group_norm_by_axes() {
 #[test]
 fn what_makes_no_sense_is_an_error() {
     let operation = |axes: &[i64], param_axes: &[i64]| {
-        let norm = Norm::Axes {
-            axes: axes.to_vec(),
-            param_axes: param_axes.to_vec(),
-            centered: true,
-        };
+        let norm = Norm::axes(axes, param_axes);
         Operation::new(norm, Forward::default(), &[2, 3, 4], DType::F32)
     };
     for (axes, param_axes, message) in [
@@ -260,7 +252,7 @@ fn what_makes_no_sense_is_an_error() {
     let gated = operation(&[0], &[0]).with_gate(true);
     assert!(gated.tensors().is_ok());
     let relu = wgpu_norm::Epilogue::new(wgpu_norm::Residual::None, Activation::Relu);
-    let layer_norm = Norm::Layer { begin_axis: 1 };
+    let layer_norm = Norm::layer(1);
     let of_layer = Operation::new(layer_norm, Forward::default(), &[2, 3], DType::F32);
     for (operation, words) in [
         (of_layer.with_gate(true), "only axes norm has a gate"),
@@ -292,11 +284,7 @@ fn what_makes_no_sense_is_an_error() {
 #[test]
 fn processes_split_the_parameters_of_samples() {
     let ranks = |param_axes: &[i64], tensor| {
-        let norm = Norm::Axes {
-            axes: vec![2],
-            param_axes: param_axes.to_vec(),
-            centered: true,
-        };
+        let norm = Norm::axes(&[2], param_axes);
         let operation = Operation::new(norm, Backward::default(), &[2, 3, 4], DType::F32);
         let mut used = operation.tensors().unwrap().into_iter();
         used.find(|used| used.tensor == tensor).unwrap().ranks

@@ -20,7 +20,7 @@ fn ncx(dtype: DType, shape: &[usize]) -> Operation {
 }
 
 fn layer_norm(shape: &[usize]) -> Operation {
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 

@@ -315,7 +315,7 @@ fn ranges_that_overlap() {
 fn layer_norm_has_no_halves() {
     let noop = Noop::default();
     let subject = &noop.subject;
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     let operation = Operation::new(norm, Backward::default(), &[3, 4], DType::F32);
     let problem = Problem::random(&operation.with_params(false, false), 1);
     let plan = problem.operation.plan(subject.gpu.profile()).unwrap();

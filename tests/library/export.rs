@@ -154,7 +154,7 @@ fn another_launcher_gets_the_same_bits() {
 /// The most dispatches that a plan has, and the text of each one's kernel, of which there is one.
 #[test]
 fn a_plan_of_the_most_dispatches() {
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     let forward = Forward::default().without_statistics();
     let operation = Operation::new(norm, forward, &[1 << 20, 256], DType::F32);
     let mut profile = Profile::webgpu("a GPU");
@@ -226,7 +226,7 @@ fn a_tensor_that_is_given_twice_is_named() {
 /// A user's own profile may contain anything: the result is a plan within the bounds that kernels rely on, or an error.
 #[test]
 fn a_profile_out_of_bounds() {
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     let operation = Operation::new(norm, Backward::default(), &[64, 300], DType::F32);
     let mut profile = Profile::webgpu("odd");
     profile.alignment = 3;

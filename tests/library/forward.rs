@@ -40,19 +40,19 @@ impl Typed {
                 };
                 Self::Batch(GpuBatchNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Group { groups, format } => {
+            Norm::Group { groups, format, .. } => {
                 let options = GroupNormOptions::new(groups, format);
                 Self::Group(GpuGroupNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Instance { format } => {
+            Norm::Instance { format, .. } => {
                 let options = InstanceNormOptions::new(format);
                 Self::Instance(GpuInstanceNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Layer { begin_axis } => {
+            Norm::Layer { begin_axis, .. } => {
                 let options = LayerNormOptions::new(begin_axis);
                 Self::Layer(GpuLayerNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Rms { begin_axis } => {
+            Norm::Rms { begin_axis, .. } => {
                 let options = RmsNormOptions::new(begin_axis);
                 Self::Rms(GpuRmsNorm::new(gpu, options.epsilon(epsilon))?)
             }
@@ -332,10 +332,7 @@ fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: 
         subject,
         &[Algorithm::RowsInRegisters, Algorithm::RowsReadTwice],
     );
-    let norms = [
-        (Norm::Layer { begin_axis: 1 }, beta),
-        (Norm::Rms { begin_axis: 1 }, false),
-    ];
+    let norms = [(Norm::layer(1), beta), (Norm::rms(1), false)];
     norms.into_iter().all(|(norm, beta)| {
         let operation = Operation::new(norm, forward, &[rows, columns], types::<T, P, S>())
             .with_epsilon(EPSILON)
@@ -395,10 +392,10 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
     for norm in [
         Norm::batch(format),
         Norm::Batch(Channels::Broadcast(vec![1, 6, 1])),
-        Norm::Group { groups: 2, format },
-        Norm::Instance { format },
-        Norm::Layer { begin_axis: 2 },
-        Norm::Rms { begin_axis: 2 },
+        Norm::group(2, format),
+        Norm::instance(format),
+        Norm::layer(2),
+        Norm::rms(2),
     ] {
         let forward = Operation::new(norm, Forward::default(), shape, types::<T, P, T::Sum>());
         let forward = forward.with_epsilon(1e-10).with_params(true, false);

@@ -21,7 +21,7 @@ fn options(groups: usize) -> GroupNormOptions {
 
 fn operation(pass: impl Into<Pass>, groups: usize, shape: &[usize]) -> Operation {
     let format = DataFormat::Ncx;
-    Operation::new(Norm::Group { groups, format }, pass, shape, DType::F32).with_epsilon(1.0)
+    Operation::new(Norm::group(groups, format), pass, shape, DType::F32).with_epsilon(1.0)
 }
 
 /// Two samples of four channels with one element, in two groups. With epsilon 1, a group of ±√3 around its mean has
@@ -74,7 +74,7 @@ fn special_cases_are_other_norms() {
     let forward = forward.with_params(true, false);
     let gradient = forward.gradient().unwrap();
     let [forward, gradient] = [forward, gradient].map(|operation| Problem::random(&operation, 7));
-    let rows = Norm::Layer { begin_axis: 1 };
+    let rows = Norm::layer(1);
     let rows = Operation::new(rows, Forward::default(), &[2, 60], DType::F32);
     let rows = Problem::random(&rows.with_params(false, false), 7);
     let [want, wanted, of_rows] = [&forward, &gradient, &rows].map(Problem::reference);

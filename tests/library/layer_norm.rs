@@ -13,7 +13,7 @@ use wgpu_norm::{
 use wgpu_norm_verify::reference::Computed;
 
 fn gradient(shape: &[usize], begin_axis: i64) -> Operation {
-    let norm = Norm::Layer { begin_axis };
+    let norm = Norm::layer(begin_axis);
     Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 

@@ -50,19 +50,15 @@ impl Draw {
         let groups = (1..=channels).filter(|&groups| channels.is_multiple_of(groups));
         match self.below(7) {
             0 => Norm::batch(format),
-            1 => Norm::Group {
-                groups: self.of(&groups.collect::<Vec<_>>()),
-                format,
-            },
-            2 => Norm::Instance { format },
-            3 => Norm::Layer { begin_axis },
-            4 => Norm::Rms { begin_axis },
-            _ => Norm::Axes {
-                // One of the last two at least.
-                axes: [self.some_of(1..rank - 1), vec![rank - 1]].concat(),
-                param_axes: self.some_of(0..rank),
-                centered: self.one_in(2),
-            },
+            1 => Norm::group(self.of(&groups.collect::<Vec<_>>()), format),
+            2 => Norm::instance(format),
+            3 => Norm::layer(begin_axis),
+            4 => Norm::rms(begin_axis),
+            _ => Norm::axes(
+                &[self.some_of(1..rank - 1), vec![rank - 1]].concat(),
+                &self.some_of(0..rank),
+            )
+            .centered(self.one_in(2)),
         }
     }
 

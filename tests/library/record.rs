@@ -114,7 +114,7 @@ fn sizes_of_buffers<T: Element, P: Element>() {
         check_sizes(&noop.subject, &operation);
     }
     for (affine, shape) in [(true, [5, 7]), (false, [3, 8]), (true, [1, 1001])] {
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::layer(-1);
         let operation = Operation::new(norm, Backward::default(), &shape, types::<T, P>());
         check_sizes(&noop.subject, &operation.with_params(affine, affine));
     }

@@ -409,19 +409,15 @@ fn shapes_without_channels_are_refused() {
 fn gradients_of_parameters_are_rounded_once() {
     let subject = &subjects()[0];
     let format = DataFormat::Ncx;
-    let axes = |centered| Norm::Axes {
-        axes: vec![2],
-        param_axes: vec![1, 2],
-        centered,
-    };
+    let axes = |centered| Norm::axes(&[2], &[1, 2]).centered(centered);
     // The columns' signs of x̂ make diff_gamma; diff_beta adds up both elements where they share a channel.
     let (by_column, by_channel) = ([[-1.0, 1.0], [1.0, 1.0]], [[0.0; 2], [2.0; 2]]);
     let norms = [
         (Norm::batch(format), by_channel),
-        (Norm::Group { groups: 1, format }, by_channel),
-        (Norm::Instance { format }, by_channel),
-        (Norm::Layer { begin_axis: -1 }, by_column),
-        (Norm::Rms { begin_axis: -1 }, by_column),
+        (Norm::group(1, format), by_channel),
+        (Norm::instance(format), by_channel),
+        (Norm::layer(-1), by_column),
+        (Norm::rms(-1), by_column),
         (axes(true), by_column),
         (axes(false), by_column),
     ];
@@ -513,13 +509,9 @@ fn operations_that_ranks_cannot_share() {
     let of = |norm, pass: Pass| Operation::new(norm, pass, &[9, 4, 8], DType::F32);
     let forward = Pass::from(Forward::default());
     let broadcast = Norm::Batch(Channels::Broadcast(vec![1, 4, 1]));
-    let samples = Norm::Axes {
-        axes: vec![0],
-        param_axes: vec![1],
-        centered: true,
-    };
+    let samples = Norm::axes(&[0], &[1]);
     for (operation, argument) in [
-        (of(Norm::Rms { begin_axis: 0 }, forward), "begin_norm_axis"),
+        (of(Norm::rms(0), forward), "begin_norm_axis"),
         (of(broadcast, Pass::Inference), "data_format"),
         (of(samples, forward), "axes"),
     ] {

@@ -32,7 +32,7 @@ impl Expected {
             tensor: computed.tensor,
             dtype: match used.format {
                 Format::Elements(dtype) => dtype,
-                Format::Bits => sums,
+                _ => sums,
             },
             len: used.shape.iter().product(),
             values: computed.values,
@@ -120,7 +120,7 @@ impl Expected {
             DType::F16 => of::<f16>(bytes, &want, &scale),
             DType::Bf16 => of::<bf16>(bytes, &want, &scale),
             DType::F32 => of::<f32>(bytes, &want, &scale),
-            DType::F64 => of::<f64>(bytes, &want, &scale),
+            _ => of::<f64>(bytes, &want, &scale),
         }
     }
 

@@ -25,15 +25,11 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
     let format = DataFormat::Ncx;
     let norm = match norm {
         "batch_norm" => Norm::Batch(Channels::Axis(DataFormat::Nxc)),
-        "group_norm" => Norm::Group { groups: 1, format },
-        "instance_norm" => Norm::Instance { format },
-        "layer_norm" => Norm::Layer { begin_axis },
-        "rms_norm" => Norm::Rms { begin_axis },
-        "axes_norm" => Norm::Axes {
-            axes: vec![begin_axis],
-            param_axes: vec![begin_axis],
-            centered: true,
-        },
+        "group_norm" => Norm::group(1, format),
+        "instance_norm" => Norm::instance(format),
+        "layer_norm" => Norm::layer(begin_axis),
+        "rms_norm" => Norm::rms(begin_axis),
+        "axes_norm" => Norm::axes(&[begin_axis], &[begin_axis]),
         _ => return None,
     };
     let pass: Pass = match (pass, &norm) {
@@ -94,12 +90,12 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
             (_, Some(params)) => *channels = Channels::Broadcast(params),
             _ => return false,
         },
-        Norm::Group { groups, format } => match (named_format, named_groups) {
+        Norm::Group { groups, format, .. } => match (named_format, named_groups) {
             (Some(named), _) => *format = named,
             (_, Some(named)) => *groups = named,
             _ => return false,
         },
-        Norm::Instance { format } => match named_format {
+        Norm::Instance { format, .. } => match named_format {
             Some(named) => *format = named,
             None => return false,
         },
@@ -107,6 +103,7 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
             axes,
             param_axes,
             centered,
+            ..
         } => {
             if token == "uncentered" {
                 *centered = false;
@@ -118,10 +115,11 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
                 return false;
             }
         }
-        norm => match (norm.begin_axis_mut(), axis) {
-            (Some(begin_axis), Some(axis)) => *begin_axis = axis,
-            _ => return false,
+        Norm::Layer { begin_axis, .. } | Norm::Rms { begin_axis, .. } => match axis {
+            Some(axis) => *begin_axis = axis,
+            None => return false,
         },
+        _ => return false,
     }
     true
 }
@@ -150,13 +148,13 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
         DataFormat::Nxc => "nxc",
     };
     match &operation.norm {
-        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => {
+        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format, .. } => {
             add(true, format_of(format));
         }
         Norm::Batch(Channels::Broadcast(params)) => {
             add(true, &format!("params_{}", show_shape(params)));
         }
-        Norm::Group { groups, format } => {
+        Norm::Group { groups, format, .. } => {
             add(true, format_of(format));
             add(true, &format!("groups_{groups}"));
         }
@@ -164,6 +162,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
             axes,
             param_axes,
             centered,
+            ..
         } => {
             add(true, &format!("over_{}", show_axes(axes)));
             add(true, &format!("along_{}", show_axes(param_axes)));

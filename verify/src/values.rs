@@ -145,7 +145,7 @@ impl Values {
             let tensor = used.tensor;
             let dtype = match used.format {
                 Format::Elements(dtype) => dtype,
-                Format::Bits => DType::F32,
+                _ => DType::F32,
             };
             let len = used.shape.iter().product();
             if tensor == Tensor::MeanSquare {

@@ -32,11 +32,11 @@ impl Op {
         let format = DataFormat::Ncx;
         let norms = [
             Norm::Batch(Channels::Axis(format)),
-            Norm::Layer { begin_axis: -1 },
-            Norm::Rms { begin_axis: -1 },
+            Norm::layer(-1),
+            Norm::rms(-1),
             // At most, as most networks have it.
-            Norm::Group { groups: 32, format },
-            Norm::Instance { format },
+            Norm::group(32, format),
+            Norm::instance(format),
         ];
         let passes = [
             Backward::default().into(),
@@ -71,10 +71,7 @@ impl Op {
             Norm::Group { groups, format } => {
                 let mut groups = (1..=channels.min(groups)).rev();
                 let groups = groups.find(|&groups| channels.is_multiple_of(groups));
-                Norm::Group {
-                    groups: groups.unwrap_or(1),
-                    format,
-                }
+                Norm::group(groups.unwrap_or(1), format)
             }
             _ => self.norm.clone(),
         };

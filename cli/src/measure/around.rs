@@ -8,7 +8,7 @@ use crate::args::GpuArgs;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor, TensorUse};
 
 /// The number of timed calls on host slices.
@@ -62,7 +62,7 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
             Format::Elements(DType::F16) => numbers::<f16>(used)?,
             Format::Elements(DType::Bf16) => numbers::<bf16>(used)?,
             Format::Elements(DType::F64) => numbers::<f64>(used)?,
-            Format::Elements(DType::F32) | Format::Bits => numbers::<f32>(used)?,
+            _ => numbers::<f32>(used)?,
         };
         inputs.push((used.tensor, bytes));
     }
@@ -77,7 +77,7 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
         let mut results = Vec::new();
         for used in tensors.iter().filter(|used| used.access.writes()) {
             let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-            results.push((used.tensor, memory::filled("a result", bytes, 0_u8)?));
+            results.push((used.tensor, support::filled("a result", bytes, 0_u8)?));
         }
         let outputs = results
             .iter_mut()
@@ -93,13 +93,13 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
 /// The bytes of a tensor: a periodic wave, or a single value repeated.
 fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
     let count = usize::try_from(used.elements()).unwrap_or(usize::MAX);
-    let mut all = memory::filled(used.tensor.name(), count, T::zeroed())?;
+    let mut all = support::filled(used.tensor.name(), count, T::zeroed())?;
     let period = if used.tensor == Tensor::Src { 97 } else { 89 };
     for (i, number) in all.iter_mut().enumerate() {
         let wave = MEAN + (i % period) as f64 / period as f64 - 0.5;
         *number = T::from_f64(value(used.tensor).unwrap_or(wave));
     }
-    memory::collect(
+    support::collect(
         used.tensor.name(),
         bytemuck::cast_slice(&all).iter().copied(),
     )

@@ -50,7 +50,7 @@ pub fn pattern(gpu: &GpuContext, dtype: DType) -> Result<wgpu::Buffer, Error> {
         DType::F16 => values::<half::f16>(),
         DType::Bf16 => values::<half::bf16>(),
         DType::F32 => values::<f32>(),
-        DType::F64 => values::<f64>(),
+        _ => values::<f64>(),
     };
     let device = gpu.device();
     let buffer = super::device::storage(device, "pattern", bytes.len() as u64)?;

@@ -253,21 +253,15 @@ impl Case {
             }
             GroupNorm | GroupNormForward => {
                 let groups = self.channel_groups();
-                Norm::Group { groups, format }
+                Norm::group(groups, format)
             }
-            InstanceNorm | InstanceNormForward => Norm::Instance { format },
-            LayerNorm | LayerNormForward => Norm::Layer { begin_axis },
-            RmsNorm | RmsNormForward => Norm::Rms { begin_axis },
-            AdaptiveLayerNorm | AdaptiveLayerNormForward => Norm::Axes {
-                axes: vec![begin_axis],
-                param_axes: vec![0, begin_axis],
-                centered: true,
-            },
-            ChannelLayerNorm | ChannelLayerNormForward => Norm::Axes {
-                axes: vec![1],
-                param_axes: vec![1],
-                centered: true,
-            },
+            InstanceNorm | InstanceNormForward => Norm::instance(format),
+            LayerNorm | LayerNormForward => Norm::layer(begin_axis),
+            RmsNorm | RmsNormForward => Norm::rms(begin_axis),
+            AdaptiveLayerNorm | AdaptiveLayerNormForward => {
+                Norm::axes(&[begin_axis], &[0, begin_axis])
+            }
+            ChannelLayerNorm | ChannelLayerNormForward => Norm::axes(&[1], &[1]),
         };
         let backward = Backward::default().with_param_grads(self.param_grads);
         let pass = match self.op {

@@ -5,7 +5,7 @@ use super::rotation::{self, MEAN};
 use super::sets::Case;
 use super::timing::Clock;
 use std::time::Duration;
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Bound, DType, Element, Error, Format, GpuContext, Plan, Tensor, TensorUse};
 
 /// A set of a case's tensors. src and diff_dst are random; mean and variance match src apart from the noise of its
@@ -61,7 +61,7 @@ pub fn value(tensor: Tensor) -> Option<f64> {
 /// Fills a buffer of parameters.
 fn fill<P: Element>(gpu: &GpuContext, buffer: &wgpu::Buffer, value: f64) -> Result<(), Error> {
     let count = usize::try_from(buffer.size() / P::DTYPE.size()).unwrap_or(usize::MAX);
-    let values = memory::filled("parameters", count, P::from_f64(value))?;
+    let values = support::filled("parameters", count, P::from_f64(value))?;
     scoped(gpu.device(), "parameters", buffer.size(), || {
         let bytes = bytemuck::cast_slice(&values);
         gpu.queue().write_buffer(buffer, 0, bytes);

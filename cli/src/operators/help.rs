@@ -1,7 +1,8 @@
 //! The help text about an operator's files: a line for each tensor that they may have.
 
 use super::Operator;
-use wgpu_norm::{Access, Need, Norm, Operation, Pass, Slot, Tensor};
+use wgpu_norm::support::{Need, Slot};
+use wgpu_norm::{Access, Norm, Operation, Pass, Tensor};
 
 impl Operator {
     /// Its name on the command line.

@@ -42,15 +42,11 @@ struct Operator {
 fn operators() -> Vec<Operator> {
     let format = DataFormat::Ncx;
     let batch = Norm::Batch(Channels::Axis(DataFormat::Nxc));
-    let group = Norm::Group { groups: 1, format };
-    let instance = Norm::Instance { format };
-    let layer = Norm::Layer { begin_axis: -1 };
-    let rms = Norm::Rms { begin_axis: -1 };
-    let axes = Norm::Axes {
-        axes: vec![],
-        param_axes: vec![],
-        centered: true,
-    };
+    let group = Norm::group(1, format);
+    let instance = Norm::instance(format);
+    let layer = Norm::layer(-1);
+    let rms = Norm::rms(-1);
+    let axes = Norm::axes(&[], &[]);
     let (forward, backward) = (Forward::default().into(), Backward::default().into());
     let inference = Pass::Inference;
     let all = [
@@ -302,15 +298,18 @@ impl Operator {
         let mut norm = self.norm.clone();
         match &mut norm {
             Norm::Batch(_) if epsilon.is_none() => return Err(missing("epsilon")),
-            Norm::Group { groups, format: of } => {
+            Norm::Group {
+                groups, format: of, ..
+            } => {
                 let given = given.number("groups", attributes::count)?;
                 (*groups, *of) = (given.ok_or(missing("groups"))?, format()?.unwrap_or(*of));
             }
-            Norm::Instance { format: of } => *of = format()?.unwrap_or(*of),
+            Norm::Instance { format: of, .. } => *of = format()?.unwrap_or(*of),
             Norm::Axes {
                 axes,
                 param_axes,
                 centered,
+                ..
             } => {
                 let given_axes = |key| {
                     let given = given.number(key, attributes::axes)?;
@@ -319,12 +318,11 @@ impl Operator {
                 (*axes, *param_axes) = (given_axes("axes")?, given_axes("param_axes")?);
                 *centered = given.named("centered")?.unwrap_or(*centered);
             }
-            norm => {
-                if let Some(begin_axis) = norm.begin_axis_mut() {
-                    let axis = given.number("begin_norm_axis", attributes::axis)?;
-                    *begin_axis = axis.unwrap_or(*begin_axis);
-                }
+            Norm::Layer { begin_axis, .. } | Norm::Rms { begin_axis, .. } => {
+                let axis = given.number("begin_norm_axis", attributes::axis)?;
+                *begin_axis = axis.unwrap_or(*begin_axis);
             }
+            _ => {}
         }
         let activation = given.named("activation")?.unwrap_or_default();
         let use_affine = match &norm {
@@ -365,7 +363,7 @@ impl Operator {
         }
         let mean = arguments.get(Tensor::Mean);
         // Running statistics are every sample's: this is batch norm.
-        if let (Norm::Instance { format }, Pass::Inference) = (&norm, &pass)
+        if let (Norm::Instance { format, .. }, Pass::Inference) = (&norm, &pass)
             && mean.is_some_and(|mean| mean.shape.len() == 1)
         {
             norm = Norm::batch(*format);
@@ -391,13 +389,16 @@ const PARAM_GRADS: &str = "param_grads";
 /// The attributes in force, in words.
 fn attributes_of(operation: &Operation) -> String {
     let mut text = match &operation.norm {
-        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
+        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format, .. } => {
+            format.name().to_owned()
+        }
         Norm::Batch(_) => Format::Broadcast.name().to_owned(),
-        Norm::Group { groups, format } => format!("{groups} groups, {}", format.name()),
+        Norm::Group { groups, format, .. } => format!("{groups} groups, {}", format.name()),
         Norm::Axes {
             axes,
             param_axes,
             centered,
+            ..
         } => format!("axes {axes:?}, param_axes {param_axes:?}, centered {centered}"),
         norm => match norm.begin_axis() {
             Some(begin_axis) => format!("begin_norm_axis {begin_axis}"),

@@ -10,7 +10,7 @@ use crate::output::{Described, Parts};
 use crate::ranks::Group;
 use std::ops::Range;
 use std::path::Path;
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
 
@@ -106,7 +106,7 @@ impl Samples {
         let (start, end) = (self.range.start * each, self.range.end * each);
         let (start, end) = match used.format {
             Format::Elements(_) => (start, end),
-            Format::Bits => (start / 32, end.div_ceil(32)),
+            _ => (start / 32, end.div_ceil(32)),
         };
         start as u64 * used.element_size()..end as u64 * used.element_size()
     }
@@ -120,7 +120,7 @@ impl Samples {
         let read = work.inputs().map(|used| {
             let part = self.part(used);
             let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-            let mut bytes = memory::filled(used.tensor.name(), bytes, 0)?;
+            let mut bytes = support::filled(used.tensor.name(), bytes, 0)?;
             job.input.read(used.tensor, part.start, &mut bytes)?;
             Ok((used, bytes))
         });
@@ -141,7 +141,7 @@ impl Samples {
         for used in work.results().filter(|used| !used.access.reads()) {
             let part = self.part(used);
             let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-            let bytes = memory::filled(used.tensor.name(), bytes, 0)?;
+            let bytes = support::filled(used.tensor.name(), bytes, 0)?;
             results.push((used, bytes));
         }
         let given = inputs.iter().map(|(used, bytes)| (used.tensor, &**bytes));

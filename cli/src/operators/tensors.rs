@@ -6,10 +6,11 @@ use crate::failure::Failure;
 use crate::input::{Input, Stored};
 use crate::job::Job;
 use crate::output::Described;
-use wgpu_norm::memory;
+use wgpu_norm::support;
+use wgpu_norm::support::Need;
 use wgpu_norm::{
-    Activation, Axis, Channels, DType, DTypes, DataFormat, Error, Need, Norm, Operation, Pass,
-    Tensor, TensorUse,
+    Activation, Axis, Channels, DType, DTypes, DataFormat, Error, Norm, Operation, Pass, Tensor,
+    TensorUse,
 };
 
 /// The file's tensors, src first.
@@ -326,7 +327,7 @@ impl Work {
 /// Reads all bytes of a tensor.
 pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
     let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-    let mut read = memory::filled(used.tensor.name(), bytes, 0)?;
+    let mut read = support::filled(used.tensor.name(), bytes, 0)?;
     input.read(used.tensor, 0, &mut read)?;
     Ok(read)
 }
@@ -401,11 +402,7 @@ fn of_axes_norm(gamma: &Stored, operation: &Operation) -> Option<String> {
     let words = kinds.into_iter().find_map(|(axes, param_axes)| {
         let words = format!("--axes {axes:?} --param-axes {param_axes:?} --centered {centered}");
         let mut other = operation.clone();
-        other.norm = Norm::Axes {
-            axes: axes.to_vec(),
-            param_axes: param_axes.to_vec(),
-            centered,
-        };
+        other.norm = Norm::axes(axes, param_axes).centered(centered);
         // An error if src has no such axes.
         let mut tensors = other.tensors().ok()?.into_iter();
         let used = tensors.find(|used| used.tensor == gamma.tensor)?;

@@ -5,7 +5,7 @@ use crate::check;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::numbers;
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Access, DType, Format, GpuContext, Plan, Tensor};
 
 /// Computes and writes the results.
@@ -21,7 +21,7 @@ pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
             Access::In | Access::InOut => read(&job.input, used)?,
             Access::Out => {
                 let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-                memory::filled(used.tensor.name(), bytes, 0)?
+                support::filled(used.tensor.name(), bytes, 0)?
             }
         };
         match used.access {

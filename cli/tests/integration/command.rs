@@ -144,7 +144,7 @@ fn tensor<T: Element>(shape: &[usize], values: &[T]) -> Tensor {
         DType::F16 => Dtype::F16,
         DType::Bf16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
+        _ => Dtype::F64,
     };
     Tensor {
         dtype,

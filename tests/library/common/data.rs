@@ -34,6 +34,7 @@ impl Values {
                 });
                 words.flat_map(u32::to_ne_bytes).collect()
             }
+            other => panic!("{other:?}"),
         };
         Self { used, bytes }
     }
@@ -49,6 +50,7 @@ impl Values {
                     .map(|i: usize| f64::from(words[i / 32] >> (i % 32) & 1))
                     .collect()
             }
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -105,6 +107,7 @@ impl Problem {
                     };
                     dtype.encode(values)
                 }
+                other => panic!("{other:?}"),
             };
             inputs.push(Values { used, bytes });
         }
@@ -281,6 +284,7 @@ pub fn error(got: &Values, want: &Computed) -> f64 {
                 0.0
             }
         }
+        other => panic!("{other:?}"),
     }
 }
 

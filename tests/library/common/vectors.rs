@@ -90,7 +90,7 @@ impl Vector {
         let (norm, through) = match metadata("op") {
             "layer_norm_backward" => {
                 let begin_axis = metadata("begin_norm_axis").parse().expect("an axis");
-                (Norm::Layer { begin_axis }, Through::Batch)
+                (Norm::layer(begin_axis), Through::Batch)
             }
             _ => (
                 match metadata("data_format") {

@@ -75,7 +75,7 @@ fn check<T: Element, P: ParamOf<T>>() {
             use_affine,
             epsilon: EPSILON,
         };
-        let norm = Norm::Layer { begin_axis: 1 };
+        let norm = Norm::layer(1);
         let affine = (use_affine, use_affine);
         let want = layer.compute(norm, Forward::default(), affine, &[]);
         for subject in taking::<T>() {
@@ -155,7 +155,7 @@ fn operations_are_those_made_by_hand() {
     let op = BatchNormInference::new(EPSILON);
     let want = want.with_epsilon(EPSILON.into());
     same(op.operation::<bf16, f32>(&[7, 6]), want);
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     let want = Operation::new(norm, Forward::default(), &[7, 6], types);
     // 1e-5 in f32 differs from 1e-5 in f64.
     let want = want.with_epsilon(1e-5_f32.into());

@@ -61,7 +61,7 @@ fn rows<T: ParamOf<T>>() {
             axis: -2,
             epsilon: EPSILON,
         };
-        let norm = Norm::Layer { begin_axis: 1 };
+        let norm = Norm::layer(1);
         let want = layer.compute(norm, Forward::default(), (true, b), &[]);
         for subject in taking::<T>() {
             let what = format!("B {b} {} on {}", T::DTYPE, subject.name);
@@ -81,7 +81,7 @@ fn rows<T: ParamOf<T>>() {
         axis: 1,
         epsilon: EPSILON,
     };
-    let norm = Norm::Rms { begin_axis: 1 };
+    let norm = Norm::rms(1);
     let want = layer.compute(norm, Forward::default(), (true, false), &[]);
     for subject in taking::<T>() {
         let inputs = RmsNormalizationInputs {
@@ -106,11 +106,7 @@ fn broadcast<T: ParamOf<T>>(axis: i64, scale_shape: &[usize], b_shape: &[usize])
         beta: written_out(b_shape, &b, SHAPE),
         ..Layer::random(&SHAPE, 0, 17)
     };
-    let norm = |centered| Norm::Axes {
-        axes: (axis..0).collect(),
-        param_axes: vec![0, 1, 2],
-        centered,
-    };
+    let norm = |centered| Norm::axes(&(axis..0).collect::<Vec<_>>(), &[0, 1, 2]).centered(centered);
     let of_layer = layer.compute(norm(true), Forward::default(), (true, true), &[]);
     let of_rms = layer.compute(norm(false), Forward::default(), (true, false), &[]);
     for subject in taking::<T>() {
@@ -232,11 +228,11 @@ fn operations_are_those_made_by_hand() {
     assert_eq!(size(&operation, Tensor::MeanSquare), None);
     let types = DTypes::from(DType::F16); // statistics in the type of sums
     let (groups, format) = (3, DataFormat::Ncx);
-    let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
+    let (norm, pass) = (Norm::group(groups, format), Forward::default());
     let mut want = Operation::new(norm, pass, &[2, 6, 4], types).with_epsilon(1e-5_f32.into());
     let op = GroupNormalization::new(3);
     same(op.operation::<f16>(&[2, 6, 4]), want.clone());
-    want.norm = Norm::Instance { format };
+    want.norm = Norm::instance(format);
     let op = InstanceNormalization::default();
     same(op.operation::<f16>(&[2, 6, 4]), want);
 }
@@ -252,12 +248,12 @@ fn shapes_choose_the_norm() {
         [&[2, 3, 0], &[0]],
     ];
     for [shape, own] in of_rows {
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::layer(-1);
         let pass = Forward::default().without_statistics();
         let want = Operation::new(norm, pass, shape, DType::F32).with_epsilon(1e-5_f32.into());
         let op = LayerNormalization::default();
         same(op.operation::<f32>(shape, own, Some(own), false), want);
-        let norm = Norm::Rms { begin_axis: -1 };
+        let norm = Norm::rms(-1);
         let want = Operation::new(norm, pass, shape, DType::F32).with_epsilon(1e-5_f32.into());
         let op = RmsNormalization::default();
         same(op.operation::<f32, f32>(shape, own), want);
@@ -270,11 +266,7 @@ fn shapes_choose_the_norm() {
         (&[0, 3, 4], &[0, 1, 4], &[0, 2]),
     ];
     for (shape, own, param_axes) in others {
-        let norm = |centered| Norm::Axes {
-            axes: vec![2],
-            param_axes: param_axes.to_vec(),
-            centered,
-        };
+        let norm = |centered| Norm::axes(&[2], param_axes).centered(centered);
         let operation = |centered| {
             let pass = Forward::default();
             let operation = Operation::new(norm(centered), pass, shape, DType::F32);

@@ -180,7 +180,7 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
 
 fn layer_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 11);
-    let norm = Norm::Layer { begin_axis: 1 };
+    let norm = Norm::layer(1);
     let grad_out: Vec<T> = Random::new(12).vec(120, 1.0, 0.1);
     let ones = vec![1.0; 30];
     for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -245,7 +245,7 @@ fn layer_norm<T: Element, P: ParamOf<T>>() {
 fn rms_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 10, 13);
     for weight in [true, false] {
-        let norm = Norm::Rms { begin_axis: 2 };
+        let norm = Norm::rms(2);
         let want = layer.compute(norm, Forward::default(), (weight, false), &[]);
         for subject in taking::<T>() {
             let inputs = RmsNormInputs {
@@ -393,7 +393,7 @@ fn operations_are_those_made_by_hand() {
     };
     same(op.operation::<f16, f16>(&shape, true), want);
 
-    let layer_norm = || Norm::Layer { begin_axis: 1 };
+    let layer_norm = || Norm::layer(1);
     let forward = Forward::default();
     let want = made(layer_norm(), forward.into(), true, true);
     let op = NativeLayerNorm {
@@ -418,7 +418,7 @@ fn operations_are_those_made_by_hand() {
     assert_eq!(size(&operation, Tensor::MeanSquare), Some(24));
 
     let (groups, format) = (3, DataFormat::Ncx);
-    let group_norm = || Norm::Group { groups, format };
+    let group_norm = || Norm::group(groups, format);
     let want = made(group_norm(), forward.into(), false, true);
     let op = NativeGroupNorm {
         group: 3,

@@ -5,7 +5,7 @@ use super::layer::Layer;
 use super::norm::Statistic;
 use super::undecided::Undecided;
 use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Activation, Backward, Error, Operation, Tensor};
 
 /// All results that a gradient may write.
@@ -34,9 +34,9 @@ pub(super) fn compute(
     let gradients = if let Some(mask) = inputs.given(Tensor::Mask) {
         let passed = diff_dst.iter().zip(mask);
         let passed = passed.map(|(&diff, &bit)| if bit == 0.0 { 0.0 } else { diff });
-        let passed = memory::collect(OF_ELEMENTS, passed)?;
+        let passed = support::collect(OF_ELEMENTS, passed)?;
         let gradients = layer.gradients(&passed)?;
-        let sizes = memory::collect(OF_ELEMENTS, passed.iter().map(|diff| diff.abs()))?;
+        let sizes = support::collect(OF_ELEMENTS, passed.iter().map(|diff| diff.abs()))?;
         results.push(Computed::new(Tensor::DiffResidual, (passed, sizes)));
         gradients
     } else if operation.epilogue.activation != Activation::None {

@@ -53,7 +53,7 @@ fn element_error<T: Element>(got: f64, want: f64, scale: f64) -> f64 {
     let floor = match T::DTYPE {
         DType::F16 => 1.0 / (1u64 << 25) as f64,
         DType::Bf16 | DType::F32 => f64::from(f32::MIN_POSITIVE),
-        DType::F64 => f64::MIN_POSITIVE,
+        _ => f64::MIN_POSITIVE,
     };
     (got - want).abs() / (sums + storage + floor)
 }

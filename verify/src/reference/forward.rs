@@ -3,7 +3,7 @@
 use super::indices::Indices;
 use super::norm::Statistic;
 use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, activation, unzip};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{
     DType, Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
 };
@@ -24,7 +24,7 @@ pub(super) fn compute(
     let sum = match before {
         Some(residual) => {
             let sum = src.iter().zip(residual).map(|(a, b)| a + b);
-            Some(memory::collect(OF_ELEMENTS, sum)?)
+            Some(support::collect(OF_ELEMENTS, sum)?)
         }
         None => None,
     };
@@ -40,7 +40,7 @@ pub(super) fn compute(
         Computed::new(Tensor::Mask, y),
     ];
     if let Some(sum) = sum {
-        let sizes = memory::collect(OF_ELEMENTS, sum.iter().map(|x| x.abs()))?;
+        let sizes = support::collect(OF_ELEMENTS, sum.iter().map(|x| x.abs()))?;
         results.push(Computed::new(Tensor::Sum, (sum, sizes)));
     }
     let mean = unzip(OF_CHANNELS, statistics.iter().map(Statistic::mean))?;
@@ -94,8 +94,8 @@ pub(super) fn output(
     let gate = inputs.given(Tensor::Gate);
     let residual = inputs.given(Tensor::Residual);
     let after = residual.filter(|_| operation.epilogue.residual == Residual::After);
-    let mut values = memory::room(OF_ELEMENTS, x.len())?;
-    let mut scales = memory::room(OF_ELEMENTS, x.len())?;
+    let mut values = support::room(OF_ELEMENTS, x.len())?;
+    let mut scales = support::room(OF_ELEMENTS, x.len())?;
     for (at, ((statistic, parameter), &x)) in indices.each().zip(x).enumerate() {
         let (x_hat, scale) = statistics[statistic].x_hat(x);
         let gamma = gamma.map_or(1.0, |gamma| gamma[parameter]);

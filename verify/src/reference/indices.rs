@@ -1,6 +1,6 @@
 //! The statistic and the parameter of each element.
 
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Axis, Error};
 
 /// For each element of src, in storage order.
@@ -52,7 +52,7 @@ fn along(axes: &[Axis], counts: impl Fn(&Axis) -> bool) -> Result<Vec<u32>, Erro
     for axis in axes {
         let size = u32::try_from(axis.size).unwrap_or(u32::MAX);
         let counts = counts(axis);
-        let mut longer = memory::room(
+        let mut longer = support::room(
             "the float64 reference",
             indices.len().saturating_mul(axis.size),
         )?;

@@ -3,7 +3,7 @@
 use super::indices::Indices;
 use super::norm::{GradientSums, Statistic};
 use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Error, Norm, Through};
 
 /// The values that the layer's gradient depends on, besides diff_dst.
@@ -34,17 +34,17 @@ impl Layer<'_> {
             diff_dst[at] * factor(self.gamma) * factor(self.gate)
         };
         let mut of_statistics =
-            memory::filled(OF_CHANNELS, indices.statistics, GradientSums::default())?;
+            support::filled(OF_CHANNELS, indices.statistics, GradientSums::default())?;
         let mut of_parameters =
-            memory::filled(OF_CHANNELS, indices.parameters, GradientSums::default())?;
+            support::filled(OF_CHANNELS, indices.parameters, GradientSums::default())?;
         for (at, (statistic, parameter)) in indices.each().enumerate() {
             let x_hat = x_hat(at, statistic);
             of_statistics[statistic].add(d(at, parameter), x_hat);
             of_parameters[parameter].add(diff_dst[at], x_hat);
         }
         let m = indices.elements_of_a_statistic();
-        let mut values = memory::room(OF_ELEMENTS, diff_dst.len())?;
-        let mut scales = memory::room(OF_ELEMENTS, diff_dst.len())?;
+        let mut values = support::room(OF_ELEMENTS, diff_dst.len())?;
+        let mut scales = support::room(OF_ELEMENTS, diff_dst.len())?;
         for (at, (statistic, parameter)) in indices.each().enumerate() {
             let (r, sums) = (self.statistics[statistic].r, &of_statistics[statistic]);
             let (d, x_hat) = (d(at, parameter), x_hat(at, statistic));

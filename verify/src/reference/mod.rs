@@ -85,7 +85,7 @@ pub use error::{SUM_ULPS, scaled_error};
 
 use indices::Indices;
 use params::Params;
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{DType, Element, Error, Operation, Pass, Tensor};
 
 /// The purposes of memory in [`Error::HostMemory`].
@@ -210,7 +210,7 @@ impl Computed {
 ///
 /// [`Error::HostMemory`], which names `tensor`.
 pub fn to_f64<T: Element>(tensor: &'static str, values: &[T]) -> Result<Vec<f64>, Error> {
-    memory::collect(tensor, values.iter().map(|value| value.to_f64()))
+    support::collect(tensor, values.iter().map(|value| value.to_f64()))
 }
 
 /// r; NaN for an infinite variance, which only says that squares have overflowed.
@@ -226,8 +226,8 @@ fn unzip(
     what: &'static str,
     pairs: impl ExactSizeIterator<Item = (f64, f64)>,
 ) -> Result<(Vec<f64>, Vec<f64>), Error> {
-    let mut values = memory::room(what, pairs.len())?;
-    let mut scales = memory::room(what, pairs.len())?;
+    let mut values = support::room(what, pairs.len())?;
+    let mut scales = support::room(what, pairs.len())?;
     for (value, scale) in pairs {
         values.push(value);
         scales.push(scale);

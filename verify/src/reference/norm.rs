@@ -1,7 +1,7 @@
 //! The differences between norms: their statistics, and the gradient through them.
 
 use super::{Inputs, OF_CHANNELS, SUM_ULPS, one_over_deviation};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{DType, Error, Norm, Operation, Pass, Residual, Tensor};
 
 /// The variance's scale, as a multiple of the variance: in f32 [`scaled_error`](super::scaled_error) then allows a
@@ -118,9 +118,9 @@ impl Statistic {
                 let mean = mean.and_then(|mean| mean.get(at)).copied();
                 Self::exact(mean.unwrap_or(0.0), variance, epsilon)
             });
-            return memory::collect(OF_CHANNELS, each);
+            return support::collect(OF_CHANNELS, each);
         }
-        let mut moments = memory::filled(OF_CHANNELS, count, Moments::default())?;
+        let mut moments = support::filled(OF_CHANNELS, count, Moments::default())?;
         if !is_centered {
             for (&at, &x) in of.iter().zip(x) {
                 moments[at as usize].count += 1.0;
@@ -130,7 +130,7 @@ impl Statistic {
             let each = moments
                 .iter()
                 .map(|of| Self::exact(0.0, square(of), epsilon));
-            return memory::collect(OF_CHANNELS, each);
+            return support::collect(OF_CHANNELS, each);
         }
         for (&at, &x) in of.iter().zip(x) {
             moments[at as usize].add_to_mean(x);
@@ -140,7 +140,7 @@ impl Statistic {
         }
         let is_sum = operation.epilogue.residual == Residual::Before;
         let each = moments.iter().map(|of| Self::computed(of, epsilon, is_sum));
-        memory::collect(OF_CHANNELS, each)
+        support::collect(OF_CHANNELS, each)
     }
 
     fn exact(mean: f64, variance: f64, epsilon: f64) -> Self {

@@ -1,7 +1,7 @@
 //! gamma, beta and gate, where there are any, and the gradients of a layer with a gate, gate · (gamma·x̂ + beta).
 
 use super::{Computed, Inputs, OF_CHANNELS, unzip};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Error, Operation, Tensor};
 
 /// The parameters that an operation is given, as many of each as there are.
@@ -19,7 +19,7 @@ impl<'a> Params<'a> {
         let gamma = gamma.map(|gamma| gamma.iter().map(|gamma| gamma + stored_less));
         Ok(Self {
             gamma: gamma
-                .map(|gamma| memory::collect(OF_CHANNELS, gamma))
+                .map(|gamma| support::collect(OF_CHANNELS, gamma))
                 .transpose()?,
             beta: inputs.given(Tensor::Beta),
             gate: inputs.given(Tensor::Gate),

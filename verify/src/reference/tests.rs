@@ -42,14 +42,14 @@ fn norms() -> Vec<Norm> {
     ];
     for format in [DataFormat::Ncx, DataFormat::Nxc] {
         norms.push(Norm::Batch(Channels::Axis(format)));
-        norms.push(Norm::Instance { format });
+        norms.push(Norm::instance(format));
         for groups in [1, if format == DataFormat::Ncx { 2 } else { 5 }] {
-            norms.push(Norm::Group { groups, format });
+            norms.push(Norm::group(groups, format));
         }
     }
     for begin_axis in [0, 1, -1] {
-        norms.push(Norm::Layer { begin_axis });
-        norms.push(Norm::Rms { begin_axis });
+        norms.push(Norm::layer(begin_axis));
+        norms.push(Norm::rms(begin_axis));
     }
     for (axes, param_axes) in [
         (&[1][..], &[1][..]),
@@ -60,11 +60,7 @@ fn norms() -> Vec<Norm> {
         (&[0, 1, 2, 3], &[]),
     ] {
         for centered in [true, false] {
-            norms.push(Norm::Axes {
-                axes: axes.to_vec(),
-                param_axes: param_axes.to_vec(),
-                centered,
-            });
+            norms.push(Norm::axes(axes, param_axes).centered(centered));
         }
     }
     norms
@@ -181,7 +177,7 @@ fn options_of_gradients() {
 fn hand_worked_numbers() {
     // x = 1, 5 and 7, 7.
     let before = Epilogue::new(Residual::Before, Activation::None);
-    let layer = Norm::Layer { begin_axis: -1 };
+    let layer = Norm::layer(-1);
     let operation = Operation::new(layer, Forward::default(), &[2, 2], DType::F32)
         .with_epsilon(12.0)
         .with_epilogue(before);
@@ -202,7 +198,7 @@ fn hand_worked_numbers() {
         [-0.5, 105.0, 0.0, 100.0]
     );
 
-    let rms = Norm::Rms { begin_axis: -1 };
+    let rms = Norm::rms(-1);
     let operation = Operation::new(rms, Forward::default(), &[1, 2], DType::F32)
         .with_epsilon(12.5)
         .with_epilogue(before);
@@ -221,7 +217,7 @@ fn hand_worked_numbers() {
 }
 
 fn row(src: Vec<f64>) -> Vec<Computed> {
-    let layer = Norm::Layer { begin_axis: 0 };
+    let layer = Norm::layer(0);
     let operation = Operation::new(layer, Forward::default(), &[src.len()], DType::F64)
         .with_epsilon(EPSILON)
         .with_params(false, false);
@@ -338,12 +334,7 @@ fn edges_and_errors() {
     assert_eq!(missing.to_string(), "src: expected 0 elements, got 1");
     let missing = compute(&backward, &[(Tensor::Src, &[])]).unwrap_err();
     assert_eq!(missing.to_string(), "mean: expected 2 elements, got 0");
-    let wrong = Operation::new(
-        Norm::Layer { begin_axis: 3 },
-        Forward::default(),
-        &[2],
-        DType::F32,
-    );
+    let wrong = Operation::new(Norm::layer(3), Forward::default(), &[2], DType::F32);
     assert!(compute(&wrong, &[]).is_err());
     // Squares that overflow do not give zeros.
     let dst = row(vec![1e200, -1e200]);
@@ -354,8 +345,8 @@ fn edges_and_errors() {
 #[test]
 fn squares_that_overflow() {
     for (norm, squares) in [
-        (Norm::Layer { begin_axis: -1 }, Tensor::Variance),
-        (Norm::Rms { begin_axis: -1 }, Tensor::MeanSquare),
+        (Norm::layer(-1), Tensor::Variance),
+        (Norm::rms(-1), Tensor::MeanSquare),
     ] {
         let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32);
         let src = (Tensor::Src, vec![3e19, -1e19, 1.0, 2.0]);
@@ -381,7 +372,7 @@ fn squares_that_overflow() {
 
 #[test]
 fn what_an_operation_does_not_read_does_not_count() {
-    let norm = Norm::Rms { begin_axis: -1 };
+    let norm = Norm::rms(-1);
     let plain = Operation::new(norm, Forward::default(), &[1, 2], DType::F32);
     let plain = plain.with_params(false, false);
     let src = (Tensor::Src, &[3.0, 4.0][..]);

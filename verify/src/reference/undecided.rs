@@ -3,7 +3,7 @@
 
 use super::layer::{Gradients, Layer};
 use super::{OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, sums};
-use wgpu_norm::memory;
+use wgpu_norm::support;
 use wgpu_norm::{Activation, DType, Error, Operation, Through};
 
 /// These elements.
@@ -24,7 +24,7 @@ impl Undecided {
         let sums = sums(operation);
         let is_relu = operation.epilogue.activation == Activation::Relu;
         let mut count = 0;
-        let mut sizes = memory::collect(OF_ELEMENTS, diff_dst.iter().copied())?;
+        let mut sizes = support::collect(OF_ELEMENTS, diff_dst.iter().copied())?;
         for (size, (&y, &scale)) in sizes.iter_mut().zip(y.iter().zip(scale)) {
             // Twice the tolerance, as y has one and the mean in it another.
             if is_relu && is_undecided(y, 2.0 * SUM_ULPS * scale, sums) {
@@ -71,7 +71,7 @@ impl Undecided {
     /// statistics.
     fn of_src(&self, layer: &Layer<'_>) -> Result<Vec<f64>, Error> {
         let indices = layer.indices;
-        let mut own = memory::collect(OF_ELEMENTS, self.diff_dst.iter().copied())?;
+        let mut own = support::collect(OF_ELEMENTS, self.diff_dst.iter().copied())?;
         for (own, (statistic, parameter)) in own.iter_mut().zip(indices.each()) {
             let gamma = layer.gamma.map_or(1.0, |gamma| gamma[parameter]);
             *own = (*own * gamma * layer.statistics[statistic].r).abs();
@@ -80,7 +80,7 @@ impl Undecided {
             return Ok(own);
         }
         // The sums of own, and of own · |x̂|.
-        let mut sums = memory::filled(OF_CHANNELS, indices.statistics, (0.0, 0.0))?;
+        let mut sums = support::filled(OF_CHANNELS, indices.statistics, (0.0, 0.0))?;
         let x_hat =
             |at: usize, statistic: usize| layer.statistics[statistic].x_hat(layer.src[at]).0.abs();
         for (at, (statistic, _)) in indices.each().enumerate() {

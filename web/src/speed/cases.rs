@@ -142,17 +142,10 @@ impl Case {
         let format = self.data_format.unwrap_or_default();
         let norm = match self.op {
             Op::BatchNorm => Norm::Batch(Channels::Axis(format)),
-            Op::LayerNorm => Norm::Layer { begin_axis: -1 },
-            Op::RmsNorm => Norm::Rms { begin_axis: -1 },
-            Op::GroupNorm => Norm::Group {
-                groups: self.channel_groups(),
-                format,
-            },
-            Op::ChannelLayerNorm => Norm::Axes {
-                axes: vec![1],
-                param_axes: vec![1],
-                centered: true,
-            },
+            Op::LayerNorm => Norm::layer(-1),
+            Op::RmsNorm => Norm::rms(-1),
+            Op::GroupNorm => Norm::group(self.channel_groups(), format),
+            Op::ChannelLayerNorm => Norm::axes(&[1], &[1]),
         };
         let pass: Pass = match self.gradient {
             true => Backward::default()

@@ -204,6 +204,8 @@ impl Speed {
             param_grads: "both".to_owned(),
             activation: "none".to_owned(),
             samples: Some(times.len() as u64),
+            repeats: None,
+            limit_times: None,
             time_ms,
             wall_ms,
             empty_submission_ms: clock.resolved(empty_ms),

@@ -60,13 +60,13 @@ pub async fn test() {
     let device = init_async().await.unwrap();
     assert_eq!(way(&device), Way::Kernels);
     let format = DataFormat::Ncx;
-    let of_groups = |groups| Norm::Group { groups, format };
+    let of_groups = |groups| Norm::group(groups, format);
     let layers: [(Norm, Layer); 5] = [
         (Norm::batch(format), batch),
         (of_groups(GROUPS), group),
         (of_groups(SHAPE[1]), instance),
-        (Norm::Layer { begin_axis: -1 }, layer),
-        (Norm::Rms { begin_axis: -1 }, rms),
+        (Norm::layer(-1), layer),
+        (Norm::rms(-1), rms),
     ];
     for (norm, layer) in &layers {
         for way in [Way::Kernels, Way::Submission] {

@@ -75,11 +75,7 @@ impl AdaLayerNorm {
         let batch_size = input.dims()[0];
         assert_shape!(scale, [batch_size, self.d_model]);
         assert_shape!(shift, [batch_size, self.d_model]);
-        let norm = Norm::Axes {
-            axes: vec![-1],
-            param_axes: vec![0, -1],
-            centered: true,
-        };
+        let norm = Norm::axes(&[-1], &[0, -1]);
         let plain = |input: Tensor<D>| {
             let gamma = Tensor::<1>::ones([self.d_model], &input.device()).cast(input.dtype());
             let layer = LayerNorm {
@@ -177,10 +173,7 @@ impl AdaGroupNorm {
         assert_shape!(scale, [batch_size, self.num_channels]);
         assert_shape!(shift, [batch_size, self.num_channels]);
         let (groups, channels) = (batch_size * self.num_groups, batch_size * self.num_channels);
-        let norm = Norm::Group {
-            groups,
-            format: DataFormat::Ncx,
-        };
+        let norm = Norm::group(groups, DataFormat::Ncx);
         if shape.contains(&0) {
             // There is nothing to normalize, and a reshape takes size 0 to mean the old size.
             return adapted(norm, self.epsilon, input, [scale, shift], 1, |input| input);

@@ -96,10 +96,7 @@ impl GroupNorm {
             true => (Some(val(&self.gamma)?), Some(val(&self.beta)?)),
             false => (None, None),
         };
-        let norm = Norm::Group {
-            groups: self.num_groups,
-            format: DataFormat::Ncx,
-        };
+        let norm = Norm::group(self.num_groups, DataFormat::Ncx);
         Some(Layer::new(norm, gamma, beta, self.epsilon))
     }
 }

@@ -84,7 +84,7 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
-        let dst = self.over(Norm::Layer { begin_axis: -1 }).forward(&input);
+        let dst = self.over(Norm::layer(-1)).forward(&input);
         dst.unwrap_or_else(|| nn::LayerNorm::from(self.clone()).forward(input))
     }
 }

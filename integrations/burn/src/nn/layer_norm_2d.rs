@@ -79,11 +79,7 @@ impl LayerNorm2d {
         let [num_channels] = self.gamma.shape().dims();
         assert_shape!(input, [_, num_channels, ..]);
         let layer = LayerNorm::from(self.clone());
-        let norm = Norm::Axes {
-            axes: vec![1],
-            param_axes: vec![1],
-            centered: true,
-        };
+        let norm = Norm::axes(&[1], &[1]);
         let dst = layer.over(norm).forward(&input);
         dst.unwrap_or_else(|| {
             let last = input.swap_dims(1, D - 1);

@@ -53,7 +53,7 @@ impl RmsNorm {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
-        let norm = Norm::Rms { begin_axis: -1 };
+        let norm = Norm::rms(-1);
         let layer = Layer::new(norm, Some(self.gamma.val()), None, self.epsilon);
         let dst = layer.forward(&input);
         dst.unwrap_or_else(|| nn::RmsNorm::from(self.clone()).forward(input))

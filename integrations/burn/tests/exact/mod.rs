@@ -116,28 +116,24 @@ pub fn batch_norm(case: &Case) -> Exact {
 }
 
 pub fn layer_norm(case: &Case) -> Exact {
-    Exact::new(case, Norm::Layer { begin_axis: -1 }, true, true)
+    Exact::new(case, Norm::layer(-1), true, true)
 }
 
 pub fn layer_norm_without_bias(case: &Case) -> Exact {
-    Exact::new(case, Norm::Layer { begin_axis: -1 }, true, false)
+    Exact::new(case, Norm::layer(-1), true, false)
 }
 
 pub fn rms_norm(case: &Case) -> Exact {
-    Exact::new(case, Norm::Rms { begin_axis: -1 }, true, false)
+    Exact::new(case, Norm::rms(-1), true, false)
 }
 
 pub fn group_norm(case: &Case, groups: usize, affine: bool) -> Exact {
     let format = DataFormat::Ncx;
-    Exact::new(case, Norm::Group { groups, format }, affine, affine)
+    Exact::new(case, Norm::group(groups, format), affine, affine)
 }
 
 fn over(axes: &[i64], param_axes: &[i64]) -> Norm {
-    Norm::Axes {
-        axes: axes.to_vec(),
-        param_axes: param_axes.to_vec(),
-        centered: true,
-    }
+    Norm::axes(axes, param_axes)
 }
 
 pub fn layer_norm_2d(case: &Case) -> Exact {

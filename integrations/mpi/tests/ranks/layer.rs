@@ -177,7 +177,7 @@ pub fn parameters_of_16_bits(world: &SimpleCommunicator, gpu: &GpuContext) {
         0 => [256.0, 256.0, 1.0, 1.0],
         _ => [-256.0, -256.0, 0.0, 0.0],
     };
-    let norm = Norm::Layer { begin_axis: -1 };
+    let norm = Norm::layer(-1);
     let operation = Operation::new(norm, Backward::default(), &[2, 2], DType::Bf16);
     let [src, diff_dst] = [[-1.0, 1.0, -1.0, 1.0], diff_dst].map(|row| DType::Bf16.encode(row));
     let [zeros, ones] = [[0.0; 2], [1.0; 2]].map(|row| DType::F32.encode(row));
