@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn train() -> Result<(), Box<dyn Error>> {
     let gpu = GpuContext::new().await?;
-    let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(DataFormat::Nxc))?;
+    let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(DataFormat::Ncx))?;
     let src: Vec<f32> = (0..256).map(|i| (i as f32 * 0.37).sin()).collect();
 
     // The output to learn, that of other parameters.

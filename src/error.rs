@@ -9,7 +9,7 @@ use crate::{Algorithm, DType};
 #[non_exhaustive]
 pub enum Error {
     /// A tensor's number of elements does not match the shape.
-    #[error("{tensor}: expected {expected} elements, got {got}")]
+    #[error("{tensor}: expected {expected} elements{place}, got {got}{hint}")]
     #[non_exhaustive]
     Length {
         /// The argument.
@@ -18,6 +18,10 @@ pub enum Error {
         expected: usize,
         /// Number of elements given.
         got: usize,
+        /// The axis that the elements belong to, as the message's words; may be empty.
+        place: String,
+        /// What the given number suggests, likewise.
+        hint: String,
     },
     /// The rank of a shape is out of range.
     #[error("{tensor}: expected {}, got rank {got}", ranks(*.min, *.max))]

@@ -138,6 +138,8 @@ pub(crate) fn check_length(tensor: &'static str, expected: u64, got: usize) -> R
             tensor,
             expected: usize::try_from(expected).unwrap_or(usize::MAX),
             got,
+            place: String::new(),
+            hint: String::new(),
         }),
     }
 }

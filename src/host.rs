@@ -160,7 +160,7 @@ impl Operation {
                 _ => {}
             }
             let Some(bytes) = slice else { continue };
-            check_bytes(used, bytes)?;
+            check_bytes(used, bytes).map_err(|error| self.explained(error, used.tensor))?;
             match used.access {
                 Access::In => self.check_statistic(used, bytes)?,
                 Access::InOut => {

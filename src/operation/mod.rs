@@ -10,8 +10,8 @@ pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
 use crate::options::{check_epsilon, check_types};
 use crate::{
-    Access, Activation, DTypes, Error, Format, Need, Ranks, Shards, Slot, Tensor, TensorUse,
-    Through, geometry,
+    Access, Activation, DTypes, DataFormat, Error, Format, Need, Ranks, Shards, Slot, Tensor,
+    TensorUse, Through, geometry,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -405,6 +405,44 @@ impl Operation {
         let shape = self.norm.params_shape(&self.shape);
         let expected = shape.iter().map(|&size| size as u64).product();
         geometry::check_length(param.name(), expected, elements)
+            .map_err(|error| self.explained(error, param))
+    }
+
+    /// An error in the number of a tensor's elements, with the axis that they belong to, and the other layout if that
+    /// fits.
+    pub(crate) fn explained(&self, error: Error, own: Tensor) -> Error {
+        let is_batch = matches!(self.norm, Norm::Batch(_));
+        let of_channels = own.is_param() || own.is_statistic() && is_batch;
+        let (
+            Error::Length {
+                tensor,
+                expected,
+                got,
+                ..
+            },
+            Some(format),
+            true,
+        ) = (&error, self.norm.format(), of_channels)
+        else {
+            return error;
+        };
+        let (other, which) = match format {
+            DataFormat::Nxc => (DataFormat::Ncx, "is PyTorch's layout"),
+            DataFormat::Ncx => (DataFormat::Nxc, "has the channels last"),
+        };
+        let [axis, other_axis] = [format, other].map(|format| format.axis(self.shape.len()));
+        let place = format!(" (axis {axis} of {:?} in {format:?})", self.shape);
+        let hint = match self.shape.get(other_axis) == Some(got) {
+            true => format!(", the size of axis {other_axis}: {other:?} {which}"),
+            false => String::new(),
+        };
+        Error::Length {
+            tensor,
+            expected: *expected,
+            got: *got,
+            place,
+            hint,
+        }
     }
 
     fn check_gate(&self) -> Result<(), Error> {

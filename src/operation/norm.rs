@@ -78,11 +78,13 @@ pub enum Channels {
     Broadcast(Vec<usize>),
 }
 
-/// The channel axis of a tensor of some rank.
-fn channel_axis(rank: usize, format: DataFormat) -> usize {
-    match format {
-        DataFormat::Ncx => 1,
-        DataFormat::Nxc => rank.saturating_sub(1),
+impl DataFormat {
+    /// The channel axis of a tensor of some rank.
+    pub(super) fn axis(self, rank: usize) -> usize {
+        match self {
+            Self::Ncx => 1,
+            Self::Nxc => rank.saturating_sub(1),
+        }
     }
 }
 
@@ -194,6 +196,16 @@ impl Norm {
         }
     }
 
+    /// Where the channel axis is, if there is one.
+    pub(super) const fn format(&self) -> Option<DataFormat> {
+        match self {
+            Self::Batch(Channels::Axis(format))
+            | Self::Group { format, .. }
+            | Self::Instance { format } => Some(*format),
+            _ => None,
+        }
+    }
+
     /// Whether it normalizes rows.
     pub(crate) const fn is_over_rows(&self) -> bool {
         self.begin_axis().is_some()
@@ -232,7 +244,7 @@ impl Norm {
         match self {
             Self::Group { groups, .. } => *groups,
             Self::Instance { format } => {
-                let axis = channel_axis(shape.len(), *format);
+                let axis = format.axis(shape.len());
                 // Another check reports too few axes.
                 shape.get(axis).copied().unwrap_or(1)
             }
@@ -246,7 +258,7 @@ impl Norm {
             Self::Batch(Channels::Axis(_)) => geometry::check_channels(shape),
             Self::Batch(Channels::Broadcast(params)) => geometry::check_broadcast(shape, params),
             Self::Group { format, .. } | Self::Instance { format } => {
-                let axis = channel_axis(shape.len(), *format);
+                let axis = format.axis(shape.len());
                 geometry::check_groups(shape, axis, self.groups(shape))
             }
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
@@ -299,7 +311,7 @@ impl Norm {
             Self::Batch(Channels::Axis(format))
             | Self::Group { format, .. }
             | Self::Instance { format } => {
-                let axis = channel_axis(shape.len(), *format);
+                let axis = format.axis(shape.len());
                 shape.get(axis).copied().into_iter().collect()
             }
             Self::Layer { .. } | Self::Rms { .. } => {
@@ -311,7 +323,7 @@ impl Norm {
 
     /// The axes of src of this shape, in storage order.
     pub(super) fn axes_of(&self, shape: &[usize]) -> Vec<Axis> {
-        let channel = |format: &DataFormat| channel_axis(shape.len(), *format);
+        let channel = |format: &DataFormat| format.axis(shape.len());
         let sizes = shape.iter().copied().enumerate();
         match self {
             Self::Batch(Channels::Axis(format)) => {

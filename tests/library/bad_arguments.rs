@@ -70,8 +70,8 @@ fn lengths() {
             let error = run(&noop.subject, &problem).unwrap_err();
             assert!(matches!(error, Error::Length { .. }), "{error:?}");
             let name = tensor.name();
-            let message = format!("{name}: expected {expected} elements, got {got}");
-            assert_eq!(error.to_string(), message);
+            let expected = format!("{name}: expected {expected} elements");
+            says(&error, &[&expected, &format!(", got {got}")]);
         }
     }
 }
@@ -428,4 +428,36 @@ fn arguments_that_cannot_be_combined() {
         &error,
         &["residual", "one before the layer or one after it", "both"],
     );
+}
+
+/// The message names the axis, and the layout that fits.
+#[test]
+fn lengths_of_another_layout() {
+    let gpu = &one(false).gpu;
+    let (shape, src) = ([16, 4, 8, 8], vec![0.0_f32; 16 * 4 * 64]);
+    for (format, elements, message) in [
+        (
+            DataFormat::Nxc,
+            4,
+            "gamma: expected 8 elements (axis 3 of [16, 4, 8, 8] in Nxc), got 4, the size of axis 1: Ncx is PyTorch's \
+             layout",
+        ),
+        (
+            DataFormat::Ncx,
+            8,
+            "gamma: expected 4 elements (axis 1 of [16, 4, 8, 8] in Ncx), got 8, the size of axis 3: Nxc has the channels \
+             last",
+        ),
+        (
+            DataFormat::Ncx,
+            5,
+            "gamma: expected 4 elements (axis 1 of [16, 4, 8, 8] in Ncx), got 5",
+        ),
+    ] {
+        let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(format)).unwrap();
+        let gamma = vec![1.0_f32; elements];
+        let args = ForwardArgs::new(&shape, &src).gamma(&gamma);
+        let error = block_on(layer.forward(args)).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
 }

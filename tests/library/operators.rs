@@ -635,6 +635,7 @@ mod directml {
 
 mod ngraph {
     use super::*;
+    use crate::common::errors::says;
 
     fn inputs<'a, T>(of: &'a Tensors<T, T>, beta: &'a [T]) -> BackpropInputs<'a, T> {
         BackpropInputs {
@@ -730,7 +731,7 @@ mod ngraph {
         let op = BatchNormTrainingBackprop { epsilon: 1e-5 };
         let backward = |beta: &[f32]| block_on(op.backward(gpu, inputs(&of, beta)));
         let error = backward(&[0.0; 4]).unwrap_err();
-        assert_eq!(error.to_string(), "beta: expected 5 elements, got 4");
+        says(&error, &["beta: expected 5 elements", "got 4"]);
         assert!(backward(&[0.0; 5]).is_ok());
     }
 
