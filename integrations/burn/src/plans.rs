@@ -30,18 +30,18 @@ impl Pass {
     /// A tensor's description for Burn.
     fn spec(&self, used: &TensorUse) -> (Tensor, TensorSpec) {
         let (shape, dtype) = match used.format {
-            Format::Bits => (vec![used.elements() as usize], BurnDType::U32),
             Format::Elements(dtype) => {
                 let dtype = match (used.tensor, dtype) {
                     (tensor, _) if tensor.is_data() => self.data,
                     (tensor, _) if tensor.is_param() => self.params,
                     (_, DType::F16) => BurnDType::F16,
                     (_, DType::Bf16) => BurnDType::BF16,
-                    (_, DType::F32) => BurnDType::F32,
                     (_, DType::F64) => BurnDType::F64,
+                    _ => BurnDType::F32,
                 };
                 (used.shape.clone(), dtype)
             }
+            _ => (vec![used.elements() as usize], BurnDType::U32),
         };
         (used.tensor, TensorSpec::new(Shape::from(shape), dtype))
     }
