@@ -27,6 +27,7 @@
 //! | | |
 //! |---|---|
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists the adapters, [`unfit`] says why one cannot be used |
+//! | a layer's parameters | [`Parameters`], with [`Running`] statistics |
 //! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], [`GpuAxesNorm`], each with its options; `forward` takes [`ForwardArgs`] and returns [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and returns [`Grads`] |
 //! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], a shape and [`DTypes`]; [`Operation::tensors`] lists the tensors that it reads and writes, [`Operation::run_into`] runs it on bytes |
 //! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see [`guide::own_buffers`] |
@@ -52,6 +53,7 @@
 //! # Features
 //!
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
+//! * `safetensors`: [`Parameters`] to and from files of that format.
 //! * `web`: the backend WebGPU. For a browser, use it alone: `default-features = false, features = ["web"]`.
 //!
 //! Without a backend for the target there are no adapters. To compile fewer backends, disable `native` and enable

@@ -164,6 +164,7 @@ pub struct RunningStatistics<'a, S> {
     pub(crate) mean: &'a mut [S],
     pub(crate) variance: &'a mut [S],
     pub(crate) update: RunningUpdate,
+    pub(crate) batches: Option<&'a mut u64>,
 }
 
 impl<'a, S> RunningStatistics<'a, S> {
@@ -173,6 +174,7 @@ impl<'a, S> RunningStatistics<'a, S> {
             mean,
             variance,
             update,
+            batches: None,
         }
     }
 }
@@ -200,6 +202,9 @@ impl<T: Element> Output<T, T::Sum> {
             };
             replace(running.mean, statistic(Tensor::RunningMean));
             replace(running.variance, statistic(Tensor::RunningVariance));
+            if let Some(batches) = running.batches {
+                *batches = batches.saturating_add(1);
+            }
         }
         let saved = Saved {
             mean: statistic(Tensor::Mean),

@@ -20,6 +20,7 @@ mod imports;
 mod layer_norm;
 mod operators;
 mod oracles;
+mod parameters;
 mod ranks;
 mod record;
 mod statistics;
