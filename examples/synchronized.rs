@@ -14,9 +14,8 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::ops::Range;
 use std::process::ExitCode;
-use wgpu_norm::{
-    Bound, DType, DataFormat, Forward, GpuContext, Norm, Operation, SumsLayout, Tensor,
-};
+use wgpu_norm::synchronized::SumsLayout;
+use wgpu_norm::{Bound, DType, DataFormat, Forward, GpuContext, Norm, Operation, Tensor};
 
 fn main() -> ExitCode {
     common::main(synchronized())

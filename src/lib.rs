@@ -33,7 +33,7 @@
 //! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see [`guide::own_buffers`] |
 //! | your operator | [`operators`]: the operators of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | a batch spread over processes | [`synchronized`]: batch norm with statistics over all processes |
-//! | a batch spread over devices | the two halves of [`Bound`], with [`SumsLayout::merge`] between them; [`Shards`] |
+//! | a batch spread over devices | the two halves of [`Bound`], with [`synchronized::SumsLayout::merge`] between them; [`synchronized::Shards`] |
 //! | tensors larger than memory | [`stream`]: an operation over pieces that a caller reads and writes |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: the limits and sizes that plans assume for an adapter, with its [`Tuning`]; [`Algorithm`]: the algorithm that a plan chose or was forced to use |
@@ -58,6 +58,15 @@
 //!
 //! Without a backend for the target there are no adapters. To compile fewer backends, disable `native` and enable
 //! wgpu's own features instead.
+//!
+//! # What versions promise
+//!
+//! A version that cargo takes for compatible keeps what is documented here: names, signatures, formulas, and the
+//! errors that arguments give. Enums and structs that may grow are `non_exhaustive`. It may change the texts of errors,
+//! the kernels and which of them run, hence the last bits of results, the workspace that a plan needs, what [`export`]
+//! writes, and the fields of [`Tuning`]. A new major version of wgpu, whose types are in signatures, is a new major
+//! version of this crate. What is hidden from the documentation may change in any version. `docs/public-api.txt` in
+//! the repository lists all public items.
 
 // The README's example is compiled like any other.
 #[cfg(doctest)]
@@ -99,13 +108,16 @@ pub use error::Error;
 pub use f16_encoder::F16Encoder;
 pub use layers::*;
 pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
-pub use options::{Activation, DataFormat, RunningUpdate, RunningVariance, Shards, Through};
+pub use options::{Activation, DataFormat, RunningUpdate, RunningVariance, Through};
 pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
-pub use sums::SumsLayout;
-pub use tensor::{Access, Format, Ranks, Tensor, TensorUse};
-pub(crate) use tensor::{Need, Slot};
+pub use tensor::{Access, Format, Tensor, TensorUse};
 pub use tuning::Tuning;
+pub(crate) use {
+    options::Shards,
+    sums::SumsLayout,
+    tensor::{Need, Ranks, Slot},
+};
 
 /// What the command and the checks share with this crate. It may change in any version.
 #[doc(hidden)]

@@ -49,6 +49,9 @@
 mod exchange;
 mod operation;
 
+pub use crate::options::Shards;
+pub use crate::sums::SumsLayout;
+pub use crate::tensor::Ranks;
 pub use operation::run_into;
 
 use crate::call::{Call, Results};

@@ -9,10 +9,11 @@ use wgpu_norm::operators::directml::{
     FusedActivation, MeanVarianceNormalization1, MeanVarianceNormalizationInputs, Parameter,
 };
 use wgpu_norm::operators::onnx::MeanVarianceNormalization;
+use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::{
     Activation, Algorithm, AxesNormOptions, Backward, BackwardArgs, DType, DataFormat, Error,
     Forward, ForwardArgs, GpuAxesNorm, GpuGroupNorm, GroupNormOptions, InferenceArgs, Norm,
-    Operation, Pass, Ranks, SavedRef, Tensor, bytemuck,
+    Operation, Pass, SavedRef, Tensor, bytemuck,
 };
 
 /// Two samples of two rows of two elements; each sample has its own gamma and beta. With epsilon 1, a row of ±√3 around

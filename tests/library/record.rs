@@ -7,9 +7,10 @@ use crate::common::data::{
 };
 use crate::common::{Noop, OwnDevices, Subject, every_pair, subjects, takes};
 use std::ops::Range;
+use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::{
     Algorithm, Backward, Bound, BufferRange, Channels, DType, DataFormat, Element, Error, Norm,
-    Operation, Pass, Plan, Ranks, Tensor, Through, Tuning,
+    Operation, Pass, Plan, Tensor, Through, Tuning,
 };
 
 /// Odd and even totals, channels first and last, channels that end within four elements and at their end, and data in

@@ -5,10 +5,10 @@ use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{FORMATS, Problem, Random, find, in_format, to_f64};
 use crate::common::{Subject, random_cases, subjects, takes_all};
 use pollster::block_on;
+use wgpu_norm::synchronized::Shards;
 use wgpu_norm::{
     Algorithm, BatchNormOptions, Bound, DType, DataFormat, Error, Forward, ForwardArgs,
-    GpuBatchNorm, GpuLayerNorm, LayerNormOptions, Norm, Operation, Output, Plan, Shards, Tensor,
-    Tuning,
+    GpuBatchNorm, GpuLayerNorm, LayerNormOptions, Norm, Operation, Output, Plan, Tensor, Tuning,
 };
 
 /// The kinds of elements.

@@ -5,9 +5,10 @@ use crate::case::{Case, Halves};
 use crate::expected::Expected;
 use crate::numbers::{Numbers, size_of};
 use std::ops::Range;
+use wgpu_norm::synchronized::{Ranks, Shards, SumsLayout};
 use wgpu_norm::{
     Algorithm, Bound, Channels, DType, DeviceOptions, Error, F16Encoder, GpuContext, Norm,
-    Operation, Pass, Plan, Profile, Ranks, Shards, SumsLayout, Tensor, wgpu,
+    Operation, Pass, Plan, Profile, Tensor, wgpu,
 };
 
 /// The outcome of a case.

@@ -11,8 +11,9 @@ use crate::ranks::Group;
 use std::ops::Range;
 use std::path::Path;
 use wgpu_norm::support;
+use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::synchronized::run_into;
-use wgpu_norm::{Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
+use wgpu_norm::{Error, Format, GpuContext, Operation, Tensor, TensorUse};
 
 /// Computes and writes the results.
 pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Failure> {

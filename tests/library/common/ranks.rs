@@ -6,8 +6,9 @@ use pollster::block_on;
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use wgpu_norm::Error;
+use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::synchronized::{AllGather, run_into};
-use wgpu_norm::{Error, Ranks};
 
 /// Threads that represent ranks.
 #[derive(Clone, Debug)]
