@@ -185,7 +185,7 @@ fi
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in train backward channels record synchronized "diffusion -- 20" "digits -- --steps 20"; do
+for example in train backward channels record adaptive autograd synchronized "diffusion -- 20" "digits -- --steps 20"; do
     heading "example $example"
     # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example

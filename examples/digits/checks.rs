@@ -5,8 +5,8 @@
 
 use crate::norms::{BatchNorm, BatchNormPass, EPSILON, LayerNorm, LayerNormPass, UPDATE};
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Error, Forward, Grads, Norm, Operation, Pass,
-    Residual, Tensor,
+    Activation, DType, DataFormat, Epilogue, Error, Forward, Grads, Norm, Operation, Parameters,
+    Pass, Residual, Running, Tensor,
 };
 use wgpu_norm_verify::reference::{compute, scaled_error};
 
@@ -82,22 +82,25 @@ pub fn batch_norm(
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
     let statistics = &pass.output.saved;
+    let [gamma, beta] = params_of(&layer.parameters);
+    let [running_mean, running_variance] = running_of(&pass.running_before);
     let tensors = [
         (Tensor::Src, &*pass.src),
         (Tensor::DiffDst, diff_dst),
-        (Tensor::Gamma, &layer.gamma.value),
-        (Tensor::Beta, &layer.beta.value),
+        gamma,
+        beta,
         (Tensor::Mean, &statistics.mean),
         (Tensor::Variance, &statistics.variance),
-        (Tensor::RunningMean, &pass.running_before.mean),
-        (Tensor::RunningVariance, &pass.running_before.variance),
+        (Tensor::RunningMean, running_mean),
+        (Tensor::RunningVariance, running_variance),
     ];
+    let [running_mean, running_variance] = running_of(&layer.parameters.running);
     let got = [
         (Tensor::Dst, &*pass.output.dst),
         (Tensor::Mean, &statistics.mean),
         (Tensor::Variance, &statistics.variance),
-        (Tensor::RunningMean, &layer.running.mean),
-        (Tensor::RunningVariance, &layer.running.variance),
+        (Tensor::RunningMean, running_mean),
+        (Tensor::RunningVariance, running_variance),
     ];
     let forward = batch_norm_of(&pass.shape, Forward::default().with_running(UPDATE));
     let mut errors = Errors(Vec::new());
@@ -108,12 +111,14 @@ pub fn batch_norm(
 
 /// Batch norm with running statistics.
 pub fn inference(layer: &BatchNorm, src: &[f32], dst: &[f32]) -> Result<Errors, Error> {
+    let [gamma, beta] = params_of(&layer.parameters);
+    let [mean, variance] = running_of(&layer.parameters.running);
     let tensors = [
         (Tensor::Src, src),
-        (Tensor::Gamma, &layer.gamma.value),
-        (Tensor::Beta, &layer.beta.value),
-        (Tensor::Mean, &layer.running.mean),
-        (Tensor::Variance, &layer.running.variance),
+        gamma,
+        beta,
+        (Tensor::Mean, mean),
+        (Tensor::Variance, variance),
     ];
     let operation = batch_norm_of(&layer.shape(src), Pass::Inference);
     let mut errors = Errors(Vec::new());
@@ -129,11 +134,12 @@ pub fn layer_norm(
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
     let statistics = &pass.output.saved;
+    let [gamma, beta] = params_of(&layer.parameters);
     let params = [
-        (Tensor::Gamma, &*layer.gamma.value),
-        (Tensor::Beta, &layer.beta.value),
-        (Tensor::Mean, &statistics.mean),
-        (Tensor::Variance, &statistics.variance),
+        gamma,
+        beta,
+        (Tensor::Mean, &*statistics.mean),
+        (Tensor::Variance, &*statistics.variance),
     ];
     let summands = [
         (Tensor::Src, &*pass.src),
@@ -157,6 +163,23 @@ pub fn layer_norm(
     errors.compare(&forward, &[&summands[..], &params].concat(), &got)?;
     errors.compare_grads(&forward, &[&sum[..], &params].concat(), grads)?;
     Ok(errors)
+}
+
+fn params_of(parameters: &Parameters<f32>) -> [(Tensor, &[f32]); 2] {
+    [
+        (
+            Tensor::Gamma,
+            parameters.gamma.as_deref().unwrap_or_default(),
+        ),
+        (Tensor::Beta, parameters.beta.as_deref().unwrap_or_default()),
+    ]
+}
+
+/// Mean and variance.
+fn running_of(running: &Option<Running<f32>>) -> [&[f32]; 2] {
+    running
+        .as_ref()
+        .map_or([&[]; 2], |running| [&running.mean, &running.variance])
 }
 
 fn batch_norm_of(shape: &[usize], pass: impl Into<Pass>) -> Operation {

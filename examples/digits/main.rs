@@ -16,6 +16,7 @@
 //! * A training step with `forward` and `backward` of [`GpuBatchNorm`](wgpu_norm::GpuBatchNorm) and
 //!   [`GpuLayerNorm`](wgpu_norm::GpuLayerNorm): what one passes to the other, and where a residual goes.
 //! * Running statistics: `forward` updates them, and `infer` uses them on images that were not trained on.
+//! * How a network becomes one file of the format safetensors, and comes back.
 //! * How to check a layer within a network: at some steps, everything that the norms computed is compared with the
 //!   float64 reference. The example fails if anything exceeds the tolerance.
 //!
@@ -37,11 +38,13 @@ use checks::Errors;
 use data::{Digits, PIXELS};
 use norms::{BatchNorm, LayerNorm};
 use plain::{Convolution, Dense};
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
-use wgpu_norm::GpuContext;
+use wgpu_norm::{GpuContext, Parameters};
 use wgpu_norm_verify::Random;
 
 const BATCH: usize = 64;
@@ -119,11 +122,19 @@ async fn digits() -> Result<(), Box<dyn Error>> {
         options.steps
     );
 
-    // 5. Both curves as a picture.
-    let picture = plot::svg(&adapter, &losses, &accuracies);
-    if let Some(folder) = options.picture.parent() {
+    // 5. The network is one file, with PyTorch's names. Loaded into a new network, it guesses the same.
+    let file = options.picture.with_extension("safetensors");
+    if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
+    std::fs::write(&file, network.saved()?)?;
+    let mut loaded = Network::new(&gpu, &mut random)?;
+    loaded.load(&std::fs::read(&file)?)?;
+    assert_eq!(loaded.infer(&test).await?.logits, inference.logits);
+    println!("saved and loaded: {}", file.display());
+
+    // 6. Both curves as a picture.
+    let picture = plot::svg(&adapter, &losses, &accuracies);
     std::fs::write(&options.picture, picture)
         .map_err(|error| format!("{}: {error}", options.picture.display()))?;
     println!("curves: {}", options.picture.display());
@@ -156,6 +167,42 @@ impl Network {
             layer_norm: LayerNorm::new(gpu, HIDDEN)?,
             classify: Dense::new(HIDDEN, CLASSES, random),
         })
+    }
+
+    /// The weights of the layers in plain Rust.
+    fn weights(&mut self) -> [(&'static str, &mut Vec<f32>); 7] {
+        [
+            ("convolution.weight", &mut self.convolution.weight.value),
+            ("enter.weight", &mut self.enter.weight.value),
+            ("enter.bias", &mut self.enter.bias.value),
+            ("inner.weight", &mut self.inner.weight.value),
+            ("inner.bias", &mut self.inner.bias.value),
+            ("classify.weight", &mut self.classify.weight.value),
+            ("classify.bias", &mut self.classify.bias.value),
+        ]
+    }
+
+    /// The bytes of a file with all tensors.
+    fn saved(&mut self) -> Result<Vec<u8>, Box<dyn Error>> {
+        let weights = self.weights().map(|(name, values)| (name, values.clone()));
+        let mut tensors = self.batch_norm.parameters.tensors("batch_norm")?;
+        tensors.extend(self.layer_norm.parameters.tensors("layer_norm")?);
+        for (name, values) in &weights {
+            let bytes = bytemuck::cast_slice(values);
+            let view = TensorView::new(Dtype::F32, vec![values.len()], bytes)?;
+            tensors.push(((*name).to_owned(), view));
+        }
+        Ok(safetensors::serialize(tensors, None)?)
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+        let file = SafeTensors::deserialize(bytes)?;
+        self.batch_norm.parameters = Parameters::load(&file, "batch_norm")?;
+        self.layer_norm.parameters = Parameters::load(&file, "layer_norm")?;
+        for (name, values) in self.weights() {
+            *values = bytemuck::pod_collect_to_vec(file.tensor(name)?.data());
+        }
+        Ok(())
     }
 
     /// One training step: the loss and, on request, the error of each norm relative to its reference.

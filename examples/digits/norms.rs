@@ -1,11 +1,11 @@
 //! The two norms as layers of a network: parameters, forward, backward.
 
 use crate::data::SIDE;
-use crate::plain::Param;
+use crate::plain::descend;
 use wgpu_norm::{
     BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext,
-    GpuLayerNorm, Grads, InferenceArgs, LayerNormOptions, Output, RunningStatistics, RunningUpdate,
-    RunningVariance, SavedRef,
+    GpuLayerNorm, Grads, InferenceArgs, LayerNormOptions, Output, Parameters, Running,
+    RunningUpdate, RunningVariance,
 };
 
 pub const EPSILON: f64 = 1e-5;
@@ -16,16 +16,8 @@ pub const UPDATE: RunningUpdate = RunningUpdate::new(0.1, RunningVariance::Unbia
 /// Batch norm of images, (N, C, H, W).
 pub struct BatchNorm {
     norm: GpuBatchNorm,
-    pub gamma: Param,
-    pub beta: Param,
-    pub running: Running,
-}
-
-/// Running statistics of each channel.
-#[derive(Clone)]
-pub struct Running {
-    pub mean: Vec<f32>,
-    pub variance: Vec<f32>,
+    pub parameters: Parameters<f32>,
+    velocity: [Vec<f32>; 2],
 }
 
 /// The data of batch norm's forward pass that the backward pass and the check need.
@@ -33,7 +25,7 @@ pub struct BatchNormPass {
     pub shape: [usize; 4],
     pub src: Vec<f32>,
     pub output: Output<f32, f32>,
-    pub running_before: Running,
+    pub running_before: Option<Running<f32>>,
 }
 
 impl BatchNorm {
@@ -41,24 +33,16 @@ impl BatchNorm {
         let options = BatchNormOptions::new(DataFormat::Ncx).epsilon(EPSILON);
         Ok(Self {
             norm: GpuBatchNorm::new(gpu, options)?,
-            gamma: Param::new(vec![1.0; channels]),
-            beta: Param::new(vec![0.0; channels]),
-            running: Running {
-                mean: vec![0.0; channels],
-                variance: vec![1.0; channels],
-            },
+            parameters: Parameters::new(channels).with_running(UPDATE),
+            velocity: [(); 2].map(|()| vec![0.0; channels]),
         })
     }
 
     /// Normalizes by the batch's own statistics, and updates the running ones.
     pub async fn forward(&mut self, src: Vec<f32>) -> Result<BatchNormPass, Error> {
         let shape = self.shape(&src);
-        let running_before = self.running.clone();
-        let Running { mean, variance } = &mut self.running;
-        let args = ForwardArgs::new(&shape, &src)
-            .gamma(&self.gamma.value)
-            .beta(&self.beta.value)
-            .running(RunningStatistics::new(mean, variance, UPDATE));
+        let running_before = self.parameters.running.clone();
+        let args = ForwardArgs::new(&shape, &src).parameters(&mut self.parameters);
         let output = self.norm.forward(args).await?;
         Ok(BatchNormPass {
             shape,
@@ -75,25 +59,22 @@ impl BatchNorm {
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
         let args = BackwardArgs::new(&pass.shape, &pass.src, diff_dst, &pass.output.saved);
-        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
-        self.norm.backward(args).await
+        self.norm.backward(args.parameters(&self.parameters)).await
     }
 
     /// Normalizes by the running statistics.
     pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
-        let Running { mean, variance } = &self.running;
         let shape = self.shape(src);
-        let args = InferenceArgs::new(&shape, src, SavedRef::moments(mean, variance));
-        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
+        let args = InferenceArgs::by_parameters(&shape, src, &self.parameters);
         self.norm.infer(args).await
     }
 
     pub fn learn(&mut self, grads: &Grads<f32, f32>) {
-        learn(&mut self.gamma, &mut self.beta, grads);
+        learn(&mut self.parameters, &mut self.velocity, grads);
     }
 
     pub fn shape(&self, src: &[f32]) -> [usize; 4] {
-        let channels = self.gamma.value.len();
+        let channels = self.velocity[0].len();
         [src.len() / (channels * SIDE * SIDE), channels, SIDE, SIDE]
     }
 }
@@ -101,8 +82,8 @@ impl BatchNorm {
 /// Layer norm of a matrix's rows, after a residual is added.
 pub struct LayerNorm {
     norm: GpuLayerNorm,
-    pub gamma: Param,
-    pub beta: Param,
+    pub parameters: Parameters<f32>,
+    velocity: [Vec<f32>; 2],
 }
 
 /// The data of layer norm's forward pass that the backward pass and the check need.
@@ -118,8 +99,8 @@ impl LayerNorm {
         let options = LayerNormOptions::new(-1).epsilon(EPSILON); // along the last axis
         Ok(Self {
             norm: GpuLayerNorm::new(gpu, options)?,
-            gamma: Param::new(vec![1.0; columns]),
-            beta: Param::new(vec![0.0; columns]),
+            parameters: Parameters::new(columns),
+            velocity: [(); 2].map(|()| vec![0.0; columns]),
         })
     }
 
@@ -145,8 +126,7 @@ impl LayerNorm {
     ) -> Result<Grads<f32, f32>, Error> {
         let (src, statistics) = (pass.normalized(), &pass.output.saved);
         let args = BackwardArgs::new(&pass.shape, src, diff_dst, statistics);
-        let args = args.gamma(&self.gamma.value).beta(&self.beta.value);
-        self.norm.backward(args).await
+        self.norm.backward(args.parameters(&self.parameters)).await
     }
 
     /// Like `forward`, but keeps nothing: layer norm has no running statistics.
@@ -163,17 +143,17 @@ impl LayerNorm {
         residual: &'a [f32],
     ) -> ForwardArgs<'a, f32> {
         ForwardArgs::new(shape, src)
-            .gamma(&self.gamma.value)
-            .beta(&self.beta.value)
+            .gamma(self.parameters.gamma.as_deref())
+            .beta(self.parameters.beta.as_deref())
             .residual_before(residual)
     }
 
     pub fn learn(&mut self, grads: &Grads<f32, f32>) {
-        learn(&mut self.gamma, &mut self.beta, grads);
+        learn(&mut self.parameters, &mut self.velocity, grads);
     }
 
     fn shape(&self, src: &[f32]) -> [usize; 2] {
-        let columns = self.gamma.value.len();
+        let columns = self.velocity[0].len();
         [src.len() / columns, columns]
     }
 }
@@ -185,11 +165,13 @@ impl LayerNormPass {
     }
 }
 
-/// Both parameter gradients are present, since `true` is the default.
-fn learn(gamma: &mut Param, beta: &mut Param, grads: &Grads<f32, f32>) {
-    for (param, diff) in [(gamma, &grads.diff_gamma), (beta, &grads.diff_beta)] {
-        if let Some(diff) = diff {
-            param.learn(diff);
+/// Both parameter gradients are present, as they are by default.
+fn learn(parameters: &mut Parameters<f32>, velocity: &mut [Vec<f32>; 2], grads: &Grads<f32, f32>) {
+    let (gamma, beta) = (&mut parameters.gamma, &mut parameters.beta);
+    let pairs = [(gamma, &grads.diff_gamma), (beta, &grads.diff_beta)];
+    for ((values, diff), velocity) in pairs.into_iter().zip(velocity) {
+        if let (Some(values), Some(diff)) = (values, diff) {
+            descend(values, velocity, diff);
         }
     }
 }

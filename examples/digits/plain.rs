@@ -24,12 +24,16 @@ impl Param {
         Self::new(random.vec(len, limit, 0.0))
     }
 
-    /// Stochastic gradient descent with momentum.
     pub fn learn(&mut self, diff: &[f32]) {
-        for ((value, velocity), diff) in self.value.iter_mut().zip(&mut self.velocity).zip(diff) {
-            *velocity = MOMENTUM * *velocity + diff;
-            *value -= RATE * *velocity;
-        }
+        descend(&mut self.value, &mut self.velocity, diff);
+    }
+}
+
+/// Stochastic gradient descent with momentum.
+pub fn descend(values: &mut [f32], velocity: &mut [f32], diff: &[f32]) {
+    for ((value, velocity), diff) in values.iter_mut().zip(velocity).zip(diff) {
+        *velocity = MOMENTUM * *velocity + diff;
+        *value -= RATE * *velocity;
     }
 }
 
@@ -104,8 +108,8 @@ impl Convolution {
 
 /// dst = src · weight + bias.
 pub struct Dense {
-    weight: Param,
-    bias: Param,
+    pub weight: Param,
+    pub bias: Param,
 }
 
 pub struct DenseGrads {
