@@ -134,6 +134,16 @@ impl<T: Pod, P: Pod, S: Pod> Results<T, P, S> {
 }
 
 impl<T, P, S> Results<T, P, S> {
+    /// A tensor of src's element type, if it is a result.
+    pub fn data(&mut self, tensor: Tensor) -> Option<Vec<T>> {
+        take(&mut self.data, tensor)
+    }
+
+    /// A parameter's gradient, if it is a result.
+    pub fn param(&mut self, tensor: Tensor) -> Option<Vec<P>> {
+        take(&mut self.params, tensor)
+    }
+
     /// The layer's output.
     pub fn dst(&mut self) -> Vec<T> {
         take(&mut self.data, Tensor::Dst).unwrap_or_default()

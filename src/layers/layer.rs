@@ -115,6 +115,11 @@ impl Layer {
         };
         let mut params = args.params;
         let operation = self.operation::<T, P>(self.backward, args.shape, params, residual)?;
+        let own = operation.types.params;
+        if own != P::DTYPE {
+            let expected = format!("{} elements, the type of their gradients", P::DTYPE);
+            return Err(Error::argument("parameters", expected, own));
+        }
         check_remembered(args, &operation)?;
         if let Some((dtype, beta)) = params.beta
             && !operation.has_tensor(Tensor::Beta)
@@ -176,9 +181,10 @@ fn check_remembered<T: Element, P>(
     if let Some(given) = args.saved.given {
         for ((tensor, param), was) in args.params.all().into_iter().zip(given) {
             if param.is_some() != was {
-                let (expected, got) = match was {
-                    true => ("the forward pass's", "none"),
-                    false => ("none, as the forward pass had none", "one"),
+                let (expected, got) = if was {
+                    ("the forward pass's", "none")
+                } else {
+                    ("none, as the forward pass had none", "one")
                 };
                 return Err(Error::argument(tensor.name(), expected, got));
             }

@@ -432,9 +432,10 @@ impl Operation {
         };
         let [axis, other_axis] = [format, other].map(|format| format.axis(self.shape.len()));
         let place = format!(" (axis {axis} of {:?} in {format:?})", self.shape);
-        let hint = match self.shape.get(other_axis) == Some(got) {
-            true => format!(", the size of axis {other_axis}: {other:?} {which}"),
-            false => String::new(),
+        let hint = if self.shape.get(other_axis) == Some(got) {
+            format!(", the size of axis {other_axis}: {other:?} {which}")
+        } else {
+            String::new()
         };
         Error::Length {
             tensor,

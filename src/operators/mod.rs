@@ -107,9 +107,10 @@ pub mod onnx;
 pub mod pytorch;
 
 mod broadcast;
+mod table;
 
 // The imports of the operators' files, which get them from here.
-use crate::call::{self, Call};
+use crate::call::{Call, Results};
 use crate::element::types;
 use crate::geometry::check_length;
 use crate::{
@@ -118,6 +119,7 @@ use crate::{
     Through, memory,
 };
 use std::borrow::Cow;
+use table::{attributes, inputs, outputs};
 
 /// An operation with data, parameters and statistics of these types; an error if it is invalid on any adapter.
 fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

@@ -2,35 +2,27 @@
 
 use super::*;
 
-/// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
-#[derive(Clone, Copy, Debug)]
-pub struct BackpropInputs<'a, T> {
-    /// Shape of input: `(N, C, …)`, rank 2 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// Scale of each channel; `[C]`.
-    pub gamma: &'a [T],
-    /// Shift of each channel; `[C]`. No gradient depends on its values.
-    pub beta: &'a [T],
-    /// Mean of each channel; `[C]`.
-    pub mean: &'a [T],
-    /// Biased variance of each channel; `[C]`.
-    pub variance: &'a [T],
-    /// Gradient of the loss with respect to the layer's output, of input's shape. The C++ constructor
-    /// calls it `delta`.
-    pub normalized_delta: &'a [T],
+inputs! {
+    /// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
+    BackpropInputs<T> {
+        /// Shape of input: `(N, C, …)`, rank 2 to 8.
+        shape: &'a [usize],
+        /// Shift of each channel; `[C]`. No gradient depends on its values.
+        beta: &'a [T],
+    }
+    input: &'a [T] = Src,
+    gamma: &'a [T] = Gamma,
+    mean: &'a [T] = Mean,
+    variance: &'a [T] = Variance,
+    normalized_delta: &'a [T] = DiffDst,
 }
 
-/// The outputs of [`BatchNormTrainingBackprop`], in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BackpropOutputs<T> {
-    /// Gradient with respect to input, of its shape.
-    pub input_delta: Vec<T>,
-    /// Gradient with respect to gamma; `[C]`.
-    pub gamma_delta: Vec<T>,
-    /// Gradient with respect to beta; `[C]`.
-    pub beta_delta: Vec<T>,
+outputs! {
+    /// The outputs of [`BatchNormTrainingBackprop`], in host memory.
+    BackpropOutputs<T> from Results<T, T, T> as [T]
+    input_delta: Vec<T> = data(DiffSrc),
+    gamma_delta: Vec<T> = param(DiffGamma),
+    beta_delta: Vec<T> = param(DiffBeta),
 }
 
 /// nGraph's
@@ -117,41 +109,27 @@ impl BatchNormTrainingBackprop {
     ) -> Result<BackpropOutputs<T>, Error> {
         let operation = self.operation::<T>(inputs.shape)?;
         operation.check_param(Tensor::Beta, inputs.beta.len())?;
-        let call = Call::new(operation, inputs.input)
-            .with(Tensor::Gamma, inputs.gamma)
-            .statistics(inputs.mean, inputs.variance)
-            .with(Tensor::DiffDst, inputs.normalized_delta);
-        let grads = call.run::<T, T, T>(gpu).await?.grads();
-        Ok(BackpropOutputs {
-            input_delta: grads.diff_src,
-            gamma_delta: grads.diff_gamma.unwrap_or_default(),
-            beta_delta: grads.diff_beta.unwrap_or_default(),
-        })
+        Ok(inputs.call(operation).run::<T, T, T>(gpu).await?.into())
     }
 }
 
-/// The inputs of [`BatchNormTraining`], in host memory, in the document's order.
-#[derive(Clone, Copy, Debug)]
-pub struct TrainingInputs<'a, T> {
-    /// Shape of input: `(N, C, …)`, rank 2 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// Scale of each channel; `[C]`.
-    pub gamma: &'a [T],
-    /// Shift of each channel; `[C]`.
-    pub beta: &'a [T],
+inputs! {
+    /// The inputs of [`BatchNormTraining`], in host memory, in the document's order.
+    TrainingInputs<T> {
+        /// Shape of input: `(N, C, …)`, rank 2 to 8.
+        shape: &'a [usize],
+    }
+    input: &'a [T] = Src,
+    gamma: &'a [T] = Gamma,
+    beta: &'a [T] = Beta,
 }
 
-/// The outputs of [`BatchNormTraining`], in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainingOutputs<T> {
-    /// The layer's output, of input's shape.
-    pub normalized: Vec<T>,
-    /// Mean of each channel; `[C]`.
-    pub batch_mean: Vec<T>,
-    /// Biased variance of each channel; `[C]`.
-    pub batch_variance: Vec<T>,
+outputs! {
+    /// The outputs of [`BatchNormTraining`], in host memory.
+    TrainingOutputs<T> from Results<T, T, T> as [T]
+    normalized: Vec<T> = data(Dst),
+    batch_mean: Vec<T> = statistic(Mean),
+    batch_variance: Vec<T> = statistic(Variance),
 }
 
 /// nGraph's
@@ -226,32 +204,22 @@ impl BatchNormTraining {
         gpu: &GpuContext,
         inputs: TrainingInputs<'_, T>,
     ) -> Result<TrainingOutputs<T>, Error> {
-        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
-            .params(inputs.gamma, inputs.beta);
-        let mut results = call.run::<T, T, T>(gpu).await?;
-        Ok(TrainingOutputs {
-            normalized: results.dst(),
-            batch_mean: results.statistic(Tensor::Mean).unwrap_or_default(),
-            batch_variance: results.statistic(Tensor::Variance).unwrap_or_default(),
-        })
+        let call = inputs.call(self.operation::<T>(inputs.shape)?);
+        Ok(call.run::<T, T, T>(gpu).await?.into())
     }
 }
 
-/// The inputs of [`BatchNormInference`], in host memory, in the document's order.
-#[derive(Clone, Copy, Debug)]
-pub struct InferenceInputs<'a, T> {
-    /// Shape of input: `(N, C, …)`, rank 2 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// Scale of each channel; `[C]`.
-    pub gamma: &'a [T],
-    /// Shift of each channel; `[C]`.
-    pub beta: &'a [T],
-    /// Mean of each channel; `[C]`.
-    pub mean: &'a [T],
-    /// Variance of each channel; `[C]`. The document calls it `variances`, the C++ constructor `variance`.
-    pub variance: &'a [T],
+inputs! {
+    /// The inputs of [`BatchNormInference`], in host memory, in the document's order.
+    InferenceInputs<T> {
+        /// Shape of input: `(N, C, …)`, rank 2 to 8.
+        shape: &'a [usize],
+    }
+    input: &'a [T] = Src,
+    gamma: &'a [T] = Gamma,
+    beta: &'a [T] = Beta,
+    mean: &'a [T] = Mean,
+    variance: &'a [T] = Variance,
 }
 
 /// nGraph's
@@ -320,9 +288,7 @@ impl BatchNormInference {
         gpu: &GpuContext,
         inputs: InferenceInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
-            .params(inputs.gamma, inputs.beta)
-            .statistics(inputs.mean, inputs.variance);
+        let call = inputs.call(self.operation::<T>(inputs.shape)?);
         Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
 }

@@ -418,6 +418,18 @@ fn arguments_that_cannot_be_combined() {
     let mixed = args().gamma(&[1.0_f32; 2]).beta(&[f16::ONE; 2]);
     let error = block_on(batch.forward(mixed)).unwrap_err();
     says(&error, &["beta", "f32 elements, as gamma has", "f16"]);
+    let args_of_gradient =
+        BackwardArgs::new(&shape, &src, &src, SavedRef::moments(&[0.0; 2], &[1.0; 2]));
+    let mixed = args_of_gradient.gamma(&[f16::ONE; 2]).beta(None::<&[f32]>);
+    let error = block_on(batch.backward(mixed)).unwrap_err();
+    says(
+        &error,
+        &[
+            "parameters",
+            "f32 elements, the type of their gradients",
+            "f16",
+        ],
+    );
     let error = block_on(batch.forward(args().residual_before(&src))).unwrap_err();
     says(&error, &["residual", "none before this layer"]);
     let error = block_on(rows.forward(args().residual_after(&src))).unwrap_err();

@@ -68,7 +68,7 @@ impl Op {
     fn operation(&self, shape: &[usize]) -> Operation {
         let channels = shape.get(1).copied().unwrap_or(1);
         let norm = match self.norm {
-            Norm::Group { groups, format } => {
+            Norm::Group { groups, format, .. } => {
                 let mut groups = (1..=channels.min(groups)).rev();
                 let groups = groups.find(|&groups| channels.is_multiple_of(groups));
                 Norm::group(groups.unwrap_or(1), format)

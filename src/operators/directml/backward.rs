@@ -2,37 +2,30 @@
 
 use super::*;
 
-/// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host memory, in the order
-/// of the structures' members. `input_dimensions` and `mean_dimensions` are the names of the two sets of sizes in the
-/// documents' tables of tensor support.
-#[derive(Clone, Copy, Debug)]
-pub struct GradInputs<'a, T> {
-    /// Sizes of InputTensor, InputGradientTensor and OutputGradientTensor: 1 to 8 of them.
-    pub input_dimensions: &'a [usize],
-    /// Sizes of MeanTensor, VarianceTensor, ScaleTensor and their gradients: as many, each either 1 or InputTensor's.
-    /// Along dimensions of size 1 the tensors are broadcast and sums are taken.
-    pub mean_dimensions: &'a [usize],
-    /// `InputTensor`: the layer's input.
-    pub input_tensor: &'a [T],
-    /// `InputGradientTensor`: gradient of the loss with respect to the layer's output.
-    pub input_gradient_tensor: &'a [T],
-    /// `MeanTensor`.
-    pub mean_tensor: &'a [T],
-    /// `VarianceTensor`: the biased variance.
-    pub variance_tensor: &'a [T],
-    /// `ScaleTensor`.
-    pub scale_tensor: &'a [T],
+inputs! {
+    /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host memory, in the order
+    /// of the structures' members. `input_dimensions` and `mean_dimensions` are the names of the two sets of sizes in the
+    /// documents' tables of tensor support.
+    GradInputs<T> {
+        /// Sizes of InputTensor, InputGradientTensor and OutputGradientTensor: 1 to 8 of them.
+        input_dimensions: &'a [usize],
+        /// Sizes of MeanTensor, VarianceTensor, ScaleTensor and their gradients: as many, each either 1 or InputTensor's.
+        /// Along dimensions of size 1 the tensors are broadcast and sums are taken.
+        mean_dimensions: &'a [usize],
+    }
+    input_tensor: &'a [T] = Src,
+    input_gradient_tensor: &'a [T] = DiffDst,
+    mean_tensor: &'a [T] = Mean,
+    variance_tensor: &'a [T] = Variance,
+    scale_tensor: &'a [T] = Gamma,
 }
 
-/// The output tensors, in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GradOutputs<T> {
-    /// `OutputGradientTensor`, of InputTensor's sizes.
-    pub output_gradient_tensor: Vec<T>,
-    /// `OutputScaleGradientTensor`, of ScaleTensor's sizes.
-    pub output_scale_gradient_tensor: Vec<T>,
-    /// `OutputBiasGradientTensor`, of ScaleTensor's sizes.
-    pub output_bias_gradient_tensor: Vec<T>,
+outputs! {
+    /// The output tensors, in host memory.
+    GradOutputs<T> from Results<T, T, T> as [T]
+    output_gradient_tensor: Vec<T> = data(DiffSrc),
+    output_scale_gradient_tensor: Vec<T> = param(DiffGamma),
+    output_bias_gradient_tensor: Vec<T> = param(DiffBeta),
 }
 
 /// DirectML's
@@ -116,7 +109,8 @@ impl BatchNormalizationGrad {
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
         let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
-        run(gpu, self.operation::<T>(input, mean)?, inputs).await
+        let call = inputs.call(self.operation::<T>(input, mean)?);
+        Ok(call.run::<T, T, T>(gpu).await?.into())
     }
 }
 
@@ -192,23 +186,7 @@ impl BatchNormalizationTrainingGrad {
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
         let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
-        run(gpu, self.operation::<T>(input, mean)?, inputs).await
+        let call = inputs.call(self.operation::<T>(input, mean)?);
+        Ok(call.run::<T, T, T>(gpu).await?.into())
     }
-}
-
-async fn run<T: DataType>(
-    gpu: &GpuContext,
-    operation: Operation,
-    inputs: GradInputs<'_, T>,
-) -> Result<GradOutputs<T>, Error> {
-    let call = Call::new(operation, inputs.input_tensor)
-        .with(Tensor::DiffDst, inputs.input_gradient_tensor)
-        .statistics(inputs.mean_tensor, inputs.variance_tensor)
-        .with(Tensor::Gamma, inputs.scale_tensor);
-    let grads = call.run::<T, T, T>(gpu).await?.grads();
-    Ok(GradOutputs {
-        output_gradient_tensor: grads.diff_src,
-        output_scale_gradient_tensor: grads.diff_gamma.unwrap_or_default(),
-        output_bias_gradient_tensor: grads.diff_beta.unwrap_or_default(),
-    })
 }

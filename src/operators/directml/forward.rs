@@ -18,104 +18,95 @@ pub(super) fn activation(fused: Option<FusedActivation>) -> Activation {
     }
 }
 
-/// The input tensors of [`BatchNormalizationTraining`], in host memory, in the order of the structure's members.
-#[derive(Clone, Copy, Debug)]
-pub struct TrainingInputs<'a, T> {
-    /// Sizes of InputTensor and OutputTensor: 1 to 8 of them.
-    pub input_dimensions: &'a [usize],
-    /// Sizes of ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor: as many, each either 1 or
-    /// InputTensor's. Statistics are taken along dimensions of size 1.
-    pub scale_dimensions: &'a [usize],
-    /// `InputTensor`: the layer's input.
-    pub input_tensor: &'a [T],
-    /// `ScaleTensor`.
-    pub scale_tensor: &'a [T],
-    /// `BiasTensor`.
-    pub bias_tensor: &'a [T],
+inputs! {
+    /// The input tensors of [`BatchNormalizationTraining`], in host memory, in the order of the structure's members.
+    TrainingInputs<T> {
+        /// Sizes of InputTensor and OutputTensor: 1 to 8 of them.
+        input_dimensions: &'a [usize],
+        /// Sizes of ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor: as many, each either 1 or
+        /// InputTensor's. Statistics are taken along dimensions of size 1.
+        scale_dimensions: &'a [usize],
+    }
+    input_tensor: &'a [T] = Src,
+    scale_tensor: &'a [T] = Gamma,
+    bias_tensor: &'a [T] = Beta,
     /// `FusedAddTensor`, of InputTensor's sizes: added before the activation.
-    pub fused_add_tensor: Option<&'a [T]>,
+    fused_add_tensor: Option<&'a [T]> = Residual,
 }
 
-/// The output tensors of [`BatchNormalizationTraining`], in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainingOutputs<T> {
-    /// `OutputTensor`, of InputTensor's sizes.
-    pub output_tensor: Vec<T>,
-    /// `OutputMeanTensor`, of ScaleTensor's sizes.
-    pub output_mean_tensor: Vec<T>,
-    /// `OutputVarianceTensor`, the biased variance, of ScaleTensor's sizes.
-    pub output_variance_tensor: Vec<T>,
+outputs! {
+    /// The output tensors of [`BatchNormalizationTraining`], in host memory.
+    TrainingOutputs<T> from Results<T, T, T> as [T]
+    output_tensor: Vec<T> = data(Dst),
+    output_mean_tensor: Vec<T> = statistic(Mean),
+    output_variance_tensor: Vec<T> = statistic(Variance),
 }
 
-/// DirectML's
-/// [`DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_training_operator_desc).
-///
-/// With means over the dimensions where ScaleTensor has size 1, any set of them:
-///
-/// * OutputMean = mean(Input)
-/// * OutputVariance = mean((Input − OutputMean)²), the biased variance
-/// * Output = FusedActivation(Scale · (Input − OutputMean) / √(OutputVariance + Epsilon) + Bias + FusedAdd)
-///
-/// | | member | sizes | in plans and errors |
-/// |---|---|---|---|
-/// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
-/// | 1 | `ScaleTensor` | ScaleDimensions | `gamma` |
-/// | 2 | `BiasTensor` | ScaleDimensions | `beta` |
-/// | 3 | `FusedAddTensor`, optional | InputDimensions | `residual` |
-/// | 4 | `OutputTensor` | InputDimensions | `dst` |
-/// | 5 | `OutputMeanTensor` | ScaleDimensions | `mean` |
-/// | 6 | `OutputVarianceTensor` | ScaleDimensions | `variance` |
-/// | 7 | `Epsilon` | | `epsilon` |
-/// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
-///
-/// # Differences
-///
-/// * ReLU is the only activation.
-/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML reads: its
-///   gradients expect a diff_dst to which ACTIVATION_RELU_GRAD has been applied.
-/// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
-/// * Tensors are packed: there are no strides.
-/// * Sums are kept in f32 for FLOAT16 too; the statistics that are written are rounded to FLOAT16.
-///
-/// ```
-/// # pollster::block_on(async {
-/// # use wgpu_norm::{Error, GpuContext};
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::directml::{BatchNormalizationTraining, TrainingInputs};
-///
-/// let op = BatchNormalizationTraining::new(1e-5);
-/// let inputs = TrainingInputs {
-///     input_dimensions: &[1, 2, 1, 2], // one sample of two channels with two elements
-///     scale_dimensions: &[1, 2, 1, 1],
-///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
-///     scale_tensor: &[1.0, 2.0],
-///     bias_tensor: &[0.0, 5.0],
-///     fused_add_tensor: None,
-/// };
-/// let outputs = op.forward(&gpu, inputs).await?;
-/// assert_eq!(outputs.output_mean_tensor, [2.0, 4.0]);
-/// assert_eq!(outputs.output_variance_tensor, [1.0, 4.0]);
-/// assert!((outputs.output_tensor[3] - 7.0).abs() < 1e-4);
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormalizationTraining {
-    /// `Epsilon`: added to the variance; finite and above 0.
-    pub epsilon: f32,
-    /// `FusedActivation`: applied last.
-    pub fused_activation: Option<FusedActivation>,
+attributes! {
+    /// DirectML's
+    /// [`DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_training_operator_desc).
+    ///
+    /// With means over the dimensions where ScaleTensor has size 1, any set of them:
+    ///
+    /// * OutputMean = mean(Input)
+    /// * OutputVariance = mean((Input − OutputMean)²), the biased variance
+    /// * Output = FusedActivation(Scale · (Input − OutputMean) / √(OutputVariance + Epsilon) + Bias + FusedAdd)
+    ///
+    /// | | member | sizes | in plans and errors |
+    /// |---|---|---|---|
+    /// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
+    /// | 1 | `ScaleTensor` | ScaleDimensions | `gamma` |
+    /// | 2 | `BiasTensor` | ScaleDimensions | `beta` |
+    /// | 3 | `FusedAddTensor`, optional | InputDimensions | `residual` |
+    /// | 4 | `OutputTensor` | InputDimensions | `dst` |
+    /// | 5 | `OutputMeanTensor` | ScaleDimensions | `mean` |
+    /// | 6 | `OutputVarianceTensor` | ScaleDimensions | `variance` |
+    /// | 7 | `Epsilon` | | `epsilon` |
+    /// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
+    ///
+    /// # Differences
+    ///
+    /// * ReLU is the only activation.
+    /// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML reads: its
+    ///   gradients expect a diff_dst to which ACTIVATION_RELU_GRAD has been applied.
+    /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
+    /// * Tensors are packed: there are no strides.
+    /// * Sums are kept in f32 for FLOAT16 too; the statistics that are written are rounded to FLOAT16.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// use wgpu_norm::operators::directml::{BatchNormalizationTraining, TrainingInputs};
+    ///
+    /// let op = BatchNormalizationTraining::new(1e-5);
+    /// let inputs = TrainingInputs {
+    ///     input_dimensions: &[1, 2, 1, 2], // one sample of two channels with two elements
+    ///     scale_dimensions: &[1, 2, 1, 1],
+    ///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+    ///     scale_tensor: &[1.0, 2.0],
+    ///     bias_tensor: &[0.0, 5.0],
+    ///     fused_add_tensor: None,
+    /// };
+    /// let outputs = op.forward(&gpu, inputs).await?;
+    /// assert_eq!(outputs.output_mean_tensor, [2.0, 4.0]);
+    /// assert_eq!(outputs.output_variance_tensor, [1.0, 4.0]);
+    /// assert!((outputs.output_tensor[3] - 7.0).abs() < 1e-4);
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    BatchNormalizationTraining {
+        /// `Epsilon`: added to the variance; finite and above 0.
+        epsilon: f32,
+    } {
+        /// `FusedActivation`: applied last.
+        fused_activation: Option<FusedActivation> = None,
+    }
+    /// The operator without an activation.
+    new
 }
 
 impl BatchNormalizationTraining {
-    /// The operator without an activation.
-    pub const fn new(epsilon: f32) -> Self {
-        Self {
-            epsilon,
-            fused_activation: None,
-        }
-    }
-
     /// The operator as an operation, with FusedAddTensor or without.
     ///
     /// # Errors
@@ -145,15 +136,7 @@ impl BatchNormalizationTraining {
     ) -> Result<TrainingOutputs<T>, Error> {
         let (input, scale) = (inputs.input_dimensions, inputs.scale_dimensions);
         let operation = self.operation::<T>(input, scale, inputs.fused_add_tensor.is_some())?;
-        let call = Call::new(operation, inputs.input_tensor)
-            .params(inputs.scale_tensor, inputs.bias_tensor)
-            .with(Tensor::Residual, inputs.fused_add_tensor);
-        let mut results = call.run::<T, T, T>(gpu).await?;
-        Ok(TrainingOutputs {
-            output_tensor: results.dst(),
-            output_mean_tensor: results.statistic(Tensor::Mean).unwrap_or_default(),
-            output_variance_tensor: results.statistic(Tensor::Variance).unwrap_or_default(),
-        })
+        Ok(inputs.call(operation).run::<T, T, T>(gpu).await?.into())
     }
 }
 
@@ -184,79 +167,75 @@ pub struct BatchNormalizationInputs<'a, T> {
     pub bias_tensor: Parameter<'a, T>,
 }
 
-/// DirectML's
-/// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
-/// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias).
-///
-/// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are **each** broadcast along their own dimensions of size 1.
-///
-/// | | member | sizes | in plans and errors |
-/// |---|---|---|---|
-/// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
-/// | 1 | `MeanTensor` | its own | `mean` |
-/// | 2 | `VarianceTensor` | its own | `variance` |
-/// | 3 | `ScaleTensor` | its own | `gamma` |
-/// | 4 | `BiasTensor` | its own | `beta` |
-/// | 5 | `OutputTensor` | InputDimensions | `dst` |
-/// | 6 | `Spatial`, left out | | |
-/// | 7 | `Epsilon` | | `epsilon` |
-/// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
-///
-/// # Differences
-///
-/// * The kernels take four tensors of one shape. Tensors of different sizes in host memory are first expanded on the
-///   CPU to common sizes, which are 1 only where all four tensors have size 1. These are usually small: they reach
-///   InputTensor's sizes only if the tensors vary along most dimensions.
-/// * On device buffers all four must have one shape.
-/// * Spatial is left out: it no longer has an effect in DirectML.
-/// * ReLU is the only activation.
-/// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
-/// * Tensors are packed: there are no strides.
-///
-/// ```
-/// # pollster::block_on(async {
-/// # use wgpu_norm::{Error, GpuContext};
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::directml::{BatchNormalization, BatchNormalizationInputs, Parameter};
-///
-/// let op = BatchNormalization::new(1e-5);
-/// let by_channel = |tensor| Parameter {
-///     dimensions: &[1, 2, 1],
-///     tensor,
-/// };
-/// let inputs = BatchNormalizationInputs {
-///     input_dimensions: &[1, 2, 2], // one sample of two channels with two elements
-///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
-///     mean_tensor: by_channel(&[2.0, 4.0]),
-///     variance_tensor: by_channel(&[1.0, 4.0]),
-///     scale_tensor: Parameter { dimensions: &[1, 1, 1], tensor: &[2.0] },
-///     bias_tensor: Parameter { dimensions: &[1, 1, 2], tensor: &[0.0, 5.0] },
-/// };
-/// let output = op.forward(&gpu, inputs).await?;
-/// assert!((output[2] + 2.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormalization {
-    /// `Epsilon`: added to the variance; finite and above 0.
-    pub epsilon: f32,
-    /// `FusedActivation`: applied last.
-    pub fused_activation: Option<FusedActivation>,
+attributes! {
+    /// DirectML's
+    /// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
+    /// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias).
+    ///
+    /// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are **each** broadcast along their own dimensions of size 1.
+    ///
+    /// | | member | sizes | in plans and errors |
+    /// |---|---|---|---|
+    /// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
+    /// | 1 | `MeanTensor` | its own | `mean` |
+    /// | 2 | `VarianceTensor` | its own | `variance` |
+    /// | 3 | `ScaleTensor` | its own | `gamma` |
+    /// | 4 | `BiasTensor` | its own | `beta` |
+    /// | 5 | `OutputTensor` | InputDimensions | `dst` |
+    /// | 6 | `Spatial`, left out | | |
+    /// | 7 | `Epsilon` | | `epsilon` |
+    /// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
+    ///
+    /// # Differences
+    ///
+    /// * The kernels take four tensors of one shape. Tensors of different sizes in host memory are first expanded on the
+    ///   CPU to common sizes, which are 1 only where all four tensors have size 1. These are usually small: they reach
+    ///   InputTensor's sizes only if the tensors vary along most dimensions.
+    /// * On device buffers all four must have one shape.
+    /// * Spatial is left out: it no longer has an effect in DirectML.
+    /// * ReLU is the only activation.
+    /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
+    /// * Tensors are packed: there are no strides.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// use wgpu_norm::operators::directml::{BatchNormalization, BatchNormalizationInputs, Parameter};
+    ///
+    /// let op = BatchNormalization::new(1e-5);
+    /// let by_channel = |tensor| Parameter {
+    ///     dimensions: &[1, 2, 1],
+    ///     tensor,
+    /// };
+    /// let inputs = BatchNormalizationInputs {
+    ///     input_dimensions: &[1, 2, 2], // one sample of two channels with two elements
+    ///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+    ///     mean_tensor: by_channel(&[2.0, 4.0]),
+    ///     variance_tensor: by_channel(&[1.0, 4.0]),
+    ///     scale_tensor: Parameter { dimensions: &[1, 1, 1], tensor: &[2.0] },
+    ///     bias_tensor: Parameter { dimensions: &[1, 1, 2], tensor: &[0.0, 5.0] },
+    /// };
+    /// let output = op.forward(&gpu, inputs).await?;
+    /// assert!((output[2] + 2.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    BatchNormalization {
+        /// `Epsilon`: added to the variance; finite and above 0.
+        epsilon: f32,
+    } {
+        /// `FusedActivation`: applied last.
+        fused_activation: Option<FusedActivation> = None,
+    }
+    /// The operator without an activation.
+    new
 }
 
 /// The four parameters.
 const PARAMETERS: [Tensor; 4] = [Tensor::Mean, Tensor::Variance, Tensor::Gamma, Tensor::Beta];
 
 impl BatchNormalization {
-    /// The operator without an activation.
-    pub const fn new(epsilon: f32) -> Self {
-        Self {
-            epsilon,
-            fused_activation: None,
-        }
-    }
-
     /// The operator as an operation. All four parameters must have the sizes `mean_dimensions`: expand parameters of
     /// other shapes first.
     ///

@@ -2,82 +2,83 @@
 
 use crate::operators::*;
 
-/// The inputs of [`BatchNormTrainingBackward`], in host memory, in the document's order.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
-    /// Shape of src and diff_dst: rank 2 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub src: &'a [T],
-    /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: &'a [T],
-    /// Mean of each channel; `[C]`.
-    pub mean: &'a [P],
-    /// Biased variance of each channel; `[C]`.
-    pub variance: &'a [P],
+inputs! {
+    /// The inputs of [`BatchNormTrainingBackward`], in host memory, in the document's order.
+    BatchNormTrainingBackwardInputs<T, P> {
+        /// Shape of src and diff_dst: rank 2 to 8.
+        shape: &'a [usize],
+    }
+    src: &'a [T] = Src,
+    diff_dst: &'a [T] = DiffDst,
+    mean: &'a [P] = Mean,
+    variance: &'a [P] = Variance,
     /// Scale of each channel; `[C]`. If absent, gamma is 1.
-    pub gamma: Option<&'a [P]>,
+    gamma: Option<&'a [P]> = Gamma,
 }
 
-/// oneDNN Graph's
-/// [`BatchNormTrainingBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnormtrainingbackward.html).
-///
-/// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where it
-/// is not given:
-///
-/// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m)
-/// * diff_gamma = Σ diff_dst · x̂
-/// * diff_beta = Σ diff_dst
-///
-/// | index | input | shape | | index | output | shape |
-/// |---|---|---|---|---|---|---|
-/// | 0 | `src` | `(N, …, C)` or `(N, C, …)` | | 0 | `diff_src` | src's |
-/// | 1 | `diff_dst` | src's | | 1 | `diff_gamma`, optional | `[C]` |
-/// | 2 | `mean` | `[C]` | | 2 | `diff_beta`, optional | `[C]` |
-/// | 3 | `variance` | `[C]` | | | | |
-/// | 4 | `gamma`, optional | `[C]` | | | | |
-///
-/// Plans and errors have the same names.
-///
-/// **gamma is ignored if diff_gamma and diff_beta are not requested**, as the document says: see
-/// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, take the
-/// operation with all outputs [`without_param_grads`](Operation::without_param_grads).
-///
-/// # Differences
-///
-/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-///   work too.
-/// * mean and variance need not be those of src; they are used as given.
-///
-/// ```
-/// # pollster::block_on(async {
-/// # use wgpu_norm::{Error, GpuContext};
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::onednn::{BatchNormTrainingBackward, BatchNormTrainingBackwardInputs};
-///
-/// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
-/// let inputs = BatchNormTrainingBackwardInputs {
-///     shape: &[2, 2], // two samples of two channels
-///     src: &[1.0_f32, 2.0, 3.0, 6.0],
-///     diff_dst: &[1.0, 0.0, 0.0, 2.0],
-///     mean: &[2.0, 4.0],
-///     variance: &[1.0, 4.0],
-///     gamma: Some(&[1.0, 1.0]),
-/// };
-/// let grads = op.backward(&gpu, inputs).await?;
-/// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormTrainingBackward {
-    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
-    /// f64 data.
-    pub epsilon: f32,
-    /// Attribute `data_format`: `NXC`, the default, or `NCX`.
-    pub data_format: DataFormat,
-    /// Which outputs the operation has.
-    pub outputs: BatchNormOutputs,
+attributes! {
+    /// oneDNN Graph's
+    /// [`BatchNormTrainingBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnormtrainingbackward.html).
+    ///
+    /// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where it
+    /// is not given:
+    ///
+    /// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m)
+    /// * diff_gamma = Σ diff_dst · x̂
+    /// * diff_beta = Σ diff_dst
+    ///
+    /// | index | input | shape | | index | output | shape |
+    /// |---|---|---|---|---|---|---|
+    /// | 0 | `src` | `(N, …, C)` or `(N, C, …)` | | 0 | `diff_src` | src's |
+    /// | 1 | `diff_dst` | src's | | 1 | `diff_gamma`, optional | `[C]` |
+    /// | 2 | `mean` | `[C]` | | 2 | `diff_beta`, optional | `[C]` |
+    /// | 3 | `variance` | `[C]` | | | | |
+    /// | 4 | `gamma`, optional | `[C]` | | | | |
+    ///
+    /// Plans and errors have the same names.
+    ///
+    /// **gamma is ignored if diff_gamma and diff_beta are not requested**, as the document says: see
+    /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, take the
+    /// operation with all outputs [`without_param_grads`](Operation::without_param_grads).
+    ///
+    /// # Differences
+    ///
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+    ///   work too.
+    /// * mean and variance need not be those of src; they are used as given.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// use wgpu_norm::operators::onednn::{BatchNormTrainingBackward, BatchNormTrainingBackwardInputs};
+    ///
+    /// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
+    /// let inputs = BatchNormTrainingBackwardInputs {
+    ///     shape: &[2, 2], // two samples of two channels
+    ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
+    ///     diff_dst: &[1.0, 0.0, 0.0, 2.0],
+    ///     mean: &[2.0, 4.0],
+    ///     variance: &[1.0, 4.0],
+    ///     gamma: Some(&[1.0, 1.0]),
+    /// };
+    /// let grads = op.backward(&gpu, inputs).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    BatchNormTrainingBackward {
+        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
+        /// f64 data.
+        epsilon: f32,
+    } {
+        /// Attribute `data_format`: `NXC`, the default, or `NCX`.
+        data_format: DataFormat = DataFormat::Nxc,
+        /// Which outputs the operation has.
+        outputs: BatchNormOutputs = BatchNormOutputs::All,
+    }
+    /// The document's defaults, with all outputs. The document has no default for epsilon.
+    new
 }
 
 /// The outputs of a [`BatchNormTrainingBackward`]. The document requires both of diff_gamma and diff_beta, or neither.
@@ -92,15 +93,6 @@ pub enum BatchNormOutputs {
 }
 
 impl BatchNormTrainingBackward {
-    /// The document's defaults, with all outputs. The document has no default for epsilon.
-    pub const fn new(epsilon: f32) -> Self {
-        Self {
-            epsilon,
-            data_format: DataFormat::Nxc,
-            outputs: BatchNormOutputs::All,
-        }
-    }
-
     /// The operation, with gamma or without. A gamma that is ignored is none of its tensors.
     ///
     /// # Errors
@@ -132,98 +124,96 @@ impl BatchNormTrainingBackward {
             operation.check_param(Tensor::Gamma, gamma.len())?;
         }
         let gamma = inputs.gamma.filter(|_| operation.gamma);
-        let call = Call::new(operation, inputs.src)
-            .with(Tensor::DiffDst, inputs.diff_dst)
-            .statistics(inputs.mean, inputs.variance)
-            .with(Tensor::Gamma, gamma);
-        Ok(call.run::<T, P, P>(gpu).await?.grads())
+        let read = BatchNormTrainingBackwardInputs { gamma, ..inputs };
+        Ok(read.call(operation).run::<T, P, P>(gpu).await?.grads())
     }
 }
 
-/// The inputs of [`LayerNormBackward`], in host memory, in the document's order.
-#[derive(Clone, Copy, Debug)]
-pub struct LayerNormBackwardInputs<'a, T, P> {
-    /// Shape of src and diff_dst: rank 1 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub src: &'a [T],
-    /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: &'a [T],
-    /// Mean of each row.
-    pub mean: &'a [P],
-    /// Biased variance of each row.
-    pub variance: &'a [P],
+inputs! {
+    /// The inputs of [`LayerNormBackward`], in host memory, in the document's order.
+    LayerNormBackwardInputs<T, P> {
+        /// Shape of src and diff_dst: rank 1 to 8.
+        shape: &'a [usize],
+        /// Shift of each normalized position; only with `use_affine`. No gradient depends on its values.
+        beta: Option<&'a [P]>,
+    }
+    src: &'a [T] = Src,
+    diff_dst: &'a [T] = DiffDst,
+    mean: &'a [P] = Mean,
+    variance: &'a [P] = Variance,
     /// Scale of each normalized position; given exactly when `use_affine` is true.
-    pub gamma: Option<&'a [P]>,
-    /// Shift of each normalized position; only with `use_affine`. No gradient depends on its values.
-    pub beta: Option<&'a [P]>,
+    gamma: Option<&'a [P]> = Gamma,
 }
 
-/// oneDNN Graph's
-/// [`LayerNormBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernormbackward.html).
-///
-/// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
-/// axes before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst
-/// without `use_affine`), and means taken over the row:
-///
-/// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
-///
-/// | index | input | shape | | index | output | shape |
-/// |---|---|---|---|---|---|---|
-/// | 0 | `src` | rank 1 to 8 | | 0 | `diff_src` | src's |
-/// | 1 | `diff_dst` | src's | | 1 | `diff_gamma` with `use_affine`, optional | gamma's |
-/// | 2 | `mean` | the leading axes | | 2 | `diff_beta` with `use_affine`, optional | gamma's |
-/// | 3 | `variance` | the leading axes | | | | |
-/// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
-/// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
-///
-/// Plans and errors have the same names.
-///
-/// # Differences
-///
-/// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
-///   elements matters here, so either form works.
-/// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
-/// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
-/// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not
-///   bound.
-/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-///   work too.
-///
-/// ```
-/// # pollster::block_on(async {
-/// # use wgpu_norm::{Error, GpuContext};
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::onednn::{LayerNormBackward, LayerNormBackwardInputs};
-///
-/// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5
-/// let inputs = LayerNormBackwardInputs {
-///     shape: &[2, 2], // two rows
-///     src: &[1.0_f32, 3.0, 2.0, 4.0],
-///     diff_dst: &[1.0, 0.0, 0.0, 1.0],
-///     mean: &[2.0, 3.0],
-///     variance: &[1.0, 1.0],
-///     gamma: Some(&[1.0, 1.0]),
-///     beta: Some(&[0.0, 0.0]),
-/// };
-/// let grads = op.backward(&gpu, inputs).await?;
-/// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerNormBackward {
-    /// Attribute `begin_norm_axis`, in [−r, r − 1] for src of rank r, negative from the end; −1 by
-    /// default.
-    pub begin_norm_axis: i64,
-    /// Attribute `use_affine`: whether there are gamma and beta; true by default.
-    pub use_affine: bool,
-    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
-    /// for f64 data.
-    pub epsilon: f32,
-    /// Which outputs the operation has.
-    pub outputs: LayerNormOutputs,
+attributes! {
+    /// oneDNN Graph's
+    /// [`LayerNormBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernormbackward.html).
+    ///
+    /// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
+    /// axes before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst
+    /// without `use_affine`), and means taken over the row:
+    ///
+    /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
+    ///
+    /// | index | input | shape | | index | output | shape |
+    /// |---|---|---|---|---|---|---|
+    /// | 0 | `src` | rank 1 to 8 | | 0 | `diff_src` | src's |
+    /// | 1 | `diff_dst` | src's | | 1 | `diff_gamma` with `use_affine`, optional | gamma's |
+    /// | 2 | `mean` | the leading axes | | 2 | `diff_beta` with `use_affine`, optional | gamma's |
+    /// | 3 | `variance` | the leading axes | | | | |
+    /// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
+    /// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
+    ///
+    /// Plans and errors have the same names.
+    ///
+    /// # Differences
+    ///
+    /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
+    ///   elements matters here, so either form works.
+    /// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
+    /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
+    /// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not
+    ///   bound.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+    ///   work too.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// use wgpu_norm::operators::onednn::{LayerNormBackward, LayerNormBackwardInputs};
+    ///
+    /// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5
+    /// let inputs = LayerNormBackwardInputs {
+    ///     shape: &[2, 2], // two rows
+    ///     src: &[1.0_f32, 3.0, 2.0, 4.0],
+    ///     diff_dst: &[1.0, 0.0, 0.0, 1.0],
+    ///     mean: &[2.0, 3.0],
+    ///     variance: &[1.0, 1.0],
+    ///     gamma: Some(&[1.0, 1.0]),
+    ///     beta: Some(&[0.0, 0.0]),
+    /// };
+    /// let grads = op.backward(&gpu, inputs).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    LayerNormBackward {
+    } {
+        /// Attribute `begin_norm_axis`, in [−r, r − 1] for src of rank r, negative from the end; −1 by
+        /// default.
+        begin_norm_axis: i64 = -1,
+        /// Attribute `use_affine`: whether there are gamma and beta; true by default.
+        use_affine: bool = true,
+        /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
+        /// for f64 data.
+        epsilon: f32 = 1e-5,
+        /// Which outputs the operation has.
+        outputs: LayerNormOutputs = LayerNormOutputs::All,
+    }
+    /// The document's defaults, with all outputs.
+    default
 }
 
 /// The outputs of a [`LayerNormBackward`].
@@ -235,18 +225,6 @@ pub enum LayerNormOutputs {
     /// diff_src alone. With `use_affine` gamma still scales it: the document has no rule like that of
     /// [`BatchNormOutputs::DiffSrc`] here.
     DiffSrc,
-}
-
-impl Default for LayerNormBackward {
-    /// The document's defaults, with all outputs.
-    fn default() -> Self {
-        Self {
-            begin_norm_axis: -1,
-            use_affine: true,
-            epsilon: 1e-5,
-            outputs: LayerNormOutputs::All,
-        }
-    }
 }
 
 impl LayerNormBackward {
@@ -282,10 +260,6 @@ impl LayerNormBackward {
             exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
             operation.check_param(Tensor::Beta, beta.len())?;
         }
-        let call = Call::new(operation, inputs.src)
-            .with(Tensor::DiffDst, inputs.diff_dst)
-            .statistics(inputs.mean, inputs.variance)
-            .with(Tensor::Gamma, inputs.gamma);
-        Ok(call.run::<T, P, P>(gpu).await?.grads())
+        Ok(inputs.call(operation).run::<T, P, P>(gpu).await?.grads())
     }
 }

@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// The inputs of [`NativeGroupNorm`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeGroupNormInputs<'a, T, P> {
-    /// The layer's input, `(N, C, HxW)`.
-    pub input: &'a [T],
+inputs! {
+    /// The inputs of [`NativeGroupNorm`], in host memory, in PyTorch's order.
+    NativeGroupNormInputs<T, P> {
+        /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
+        sizes: [usize; 3],
+    }
+    input: &'a [T] = Src,
     /// Scale of each channel. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
+    weight: Option<&'a [P]> = Gamma,
     /// Shift of each channel. If absent, bias is 0.
-    pub bias: Option<&'a [P]>,
-    /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
-    pub sizes: [usize; 3],
+    bias: Option<&'a [P]> = Beta,
 }
 
 /// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
@@ -96,26 +96,24 @@ impl NativeGroupNorm {
     ) -> Result<NormOutputs<T, T::Sum>, Error> {
         let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
         let operation = self.operation::<T, P>(inputs.sizes, weight, bias)?;
-        let call = Call::new(operation, inputs.input).params(inputs.weight, inputs.bias);
+        let call = inputs.call(operation);
         Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
-/// The inputs of [`NativeGroupNormBackward`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
-    /// Gradient of the loss with respect to the layer's output.
-    pub grad_out: &'a [T],
-    /// The layer's input, `(N, C, HxW)`.
-    pub input: &'a [T],
-    /// Mean of each group, from the forward pass.
-    pub mean: &'a [T::Sum],
-    /// 1/√(variance + eps) of each group, from the forward pass.
-    pub rstd: &'a [T::Sum],
+inputs! {
+    /// The inputs of [`NativeGroupNormBackward`], in host memory, in PyTorch's order.
+    NativeGroupNormBackwardInputs<T: Element, P> {
+        /// 1/√(variance + eps) of each group, from the forward pass.
+        rstd: &'a [T::Sum],
+        /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
+        sizes: [usize; 3],
+    }
+    grad_out: &'a [T] = DiffDst,
+    input: &'a [T] = Src,
+    mean: &'a [T::Sum] = Mean,
     /// Scale of each channel. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
-    /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
-    pub sizes: [usize; 3],
+    weight: Option<&'a [P]> = Gamma,
 }
 
 /// PyTorch's `native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)`.
@@ -210,10 +208,7 @@ impl NativeGroupNormBackward {
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
         let has_weight = inputs.weight.is_some();
         let operation = self.operation::<T, P>(inputs.sizes, has_weight, EPSILON)?;
-        let call = Call::new(operation, inputs.input)
-            .with(Tensor::DiffDst, inputs.grad_out)
-            .statistics(inputs.mean, &*variance)
-            .with(Tensor::Gamma, inputs.weight);
+        let call = inputs.call(operation).with(Tensor::Variance, &*variance);
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
     }

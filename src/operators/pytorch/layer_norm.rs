@@ -14,19 +14,19 @@ fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error>
     }
 }
 
-/// The inputs of [`NativeLayerNorm`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeLayerNormInputs<'a, T, P> {
-    /// Shape of input: rank 1 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: the axes that are normalized together.
-    pub normalized_shape: &'a [usize],
+inputs! {
+    /// The inputs of [`NativeLayerNorm`], in host memory, in PyTorch's order.
+    NativeLayerNormInputs<T, P> {
+        /// Shape of input: rank 1 to 8.
+        shape: &'a [usize],
+        /// The last sizes of `shape`, one or more: the axes that are normalized together.
+        normalized_shape: &'a [usize],
+    }
+    input: &'a [T] = Src,
     /// Scale of each normalized position. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
+    weight: Option<&'a [P]> = Gamma,
     /// Shift of each normalized position. If absent, bias is 0.
-    pub bias: Option<&'a [P]>,
+    bias: Option<&'a [P]> = Beta,
 }
 
 /// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
@@ -108,104 +108,96 @@ impl NativeLayerNorm {
         gpu: &GpuContext,
         inputs: NativeLayerNormInputs<'_, T, P>,
     ) -> Result<NormOutputs<T, T::Sum>, Error> {
-        let (weight, bias) = (inputs.weight, inputs.bias);
-        let (has_weight, has_bias) = (weight.is_some(), bias.is_some());
+        let (has_weight, has_bias) = (inputs.weight.is_some(), inputs.bias.is_some());
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
         let operation = self.operation::<T, P>(shape, normalized, has_weight, has_bias)?;
-        let call = Call::new(operation, inputs.input).params(weight, bias);
+        let call = inputs.call(operation);
         Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
-/// The inputs of [`NativeLayerNormBackward`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
-    /// Shape of input and grad_out: rank 1 to 8.
-    pub shape: &'a [usize],
-    /// Gradient of the loss with respect to the layer's output.
-    pub grad_out: &'a [T],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: the axes that are normalized together.
-    pub normalized_shape: &'a [usize],
-    /// Mean of each row, from the forward pass.
-    pub mean: &'a [T::Sum],
-    /// 1/√(variance + eps) of each row, from the forward pass.
-    pub rstd: &'a [T::Sum],
-    /// Scale of each normalized position. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
-    /// Shift of each normalized position. No gradient depends on its values.
-    pub bias: Option<&'a [P]>,
-}
-
-/// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
-///
-/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the
-/// row:
-///
-/// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
-/// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows; grad_weight only if weight is given,
-///   grad_bias only if bias is
-///
-/// | | argument | shape | in plans and errors |
-/// |---|---|---|---|
-/// | 0 | `grad_out` | input's | `diff_dst` |
-/// | 1 | `input` | rank 1 to 8 | `src` |
-/// | 2 | `normalized_shape` | | `normalized_shape` |
-/// | 3 | `mean` | the leading axes | `mean` |
-/// | 4 | `rstd` | the leading axes | `variance`: the variance itself |
-/// | 5 | `weight`, optional | normalized_shape | `gamma` |
-/// | 6 | `bias`, optional | normalized_shape | `beta`, not bound |
-///
-/// | | output | shape | in plans |
-/// |---|---|---|---|
-/// | 0 | `grad_input` | input's | `diff_src` |
-/// | 1 | `grad_weight` | normalized_shape | `diff_gamma` |
-/// | 2 | `grad_bias` | normalized_shape | `diff_beta` |
-///
-/// # Differences
-///
-/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
-///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
-///   itself, as [`NativeLayerNorm`] writes it there, and give the operation the forward pass's eps.
-/// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
-/// * mean and rstd are f32 for f16 and bf16 data.
-///
-/// ```
-/// # pollster::block_on(async {
-/// # use wgpu_norm::{Error, GpuContext};
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// use wgpu_norm::operators::pytorch::{NativeLayerNormBackward, NativeLayerNormBackwardInputs};
-///
-/// let op = NativeLayerNormBackward::default(); // all outputs
-/// let inputs = NativeLayerNormBackwardInputs {
-///     shape: &[2, 2], // two rows
-///     grad_out: &[1.0, 0.0, 0.0, 1.0],
-///     input: &[1.0_f32, 3.0, 2.0, 4.0],
-///     normalized_shape: &[2],
-///     mean: &[2.0, 3.0],
-///     rstd: &[1.0, 1.0],
-///     weight: Some(&[1.0_f32, 1.0]),
-///     bias: Some(&[0.0, 0.0]),
-/// };
-/// let outputs = op.backward(&gpu, inputs).await?;
-/// assert_eq!(outputs.grad_bias, Some(vec![1.0, 1.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NativeLayerNormBackward {
-    /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
-    pub output_mask: [bool; 3],
-}
-
-impl Default for NativeLayerNormBackward {
-    /// All outputs.
-    fn default() -> Self {
-        Self {
-            output_mask: [true; 3],
-        }
+inputs! {
+    /// The inputs of [`NativeLayerNormBackward`], in host memory, in PyTorch's order.
+    NativeLayerNormBackwardInputs<T: Element, P> {
+        /// Shape of input and grad_out: rank 1 to 8.
+        shape: &'a [usize],
+        /// The last sizes of `shape`, one or more: the axes that are normalized together.
+        normalized_shape: &'a [usize],
+        /// 1/√(variance + eps) of each row, from the forward pass.
+        rstd: &'a [T::Sum],
+        /// Shift of each normalized position. No gradient depends on its values.
+        bias: Option<&'a [P]>,
     }
+    grad_out: &'a [T] = DiffDst,
+    input: &'a [T] = Src,
+    mean: &'a [T::Sum] = Mean,
+    /// Scale of each normalized position. If absent, weight is 1.
+    weight: Option<&'a [P]> = Gamma,
+}
+
+attributes! {
+    /// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
+    ///
+    /// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the
+    /// row:
+    ///
+    /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
+    /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows; grad_weight only if weight is given,
+    ///   grad_bias only if bias is
+    ///
+    /// | | argument | shape | in plans and errors |
+    /// |---|---|---|---|
+    /// | 0 | `grad_out` | input's | `diff_dst` |
+    /// | 1 | `input` | rank 1 to 8 | `src` |
+    /// | 2 | `normalized_shape` | | `normalized_shape` |
+    /// | 3 | `mean` | the leading axes | `mean` |
+    /// | 4 | `rstd` | the leading axes | `variance`: the variance itself |
+    /// | 5 | `weight`, optional | normalized_shape | `gamma` |
+    /// | 6 | `bias`, optional | normalized_shape | `beta`, not bound |
+    ///
+    /// | | output | shape | in plans |
+    /// |---|---|---|---|
+    /// | 0 | `grad_input` | input's | `diff_src` |
+    /// | 1 | `grad_weight` | normalized_shape | `diff_gamma` |
+    /// | 2 | `grad_bias` | normalized_shape | `diff_beta` |
+    ///
+    /// # Differences
+    ///
+    /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
+    ///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
+    ///   itself, as [`NativeLayerNorm`] writes it there, and give the operation the forward pass's eps.
+    /// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
+    /// * mean and rstd are f32 for f16 and bf16 data.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// use wgpu_norm::operators::pytorch::{NativeLayerNormBackward, NativeLayerNormBackwardInputs};
+    ///
+    /// let op = NativeLayerNormBackward::default(); // all outputs
+    /// let inputs = NativeLayerNormBackwardInputs {
+    ///     shape: &[2, 2], // two rows
+    ///     grad_out: &[1.0, 0.0, 0.0, 1.0],
+    ///     input: &[1.0_f32, 3.0, 2.0, 4.0],
+    ///     normalized_shape: &[2],
+    ///     mean: &[2.0, 3.0],
+    ///     rstd: &[1.0, 1.0],
+    ///     weight: Some(&[1.0_f32, 1.0]),
+    ///     bias: Some(&[0.0, 0.0]),
+    /// };
+    /// let outputs = op.backward(&gpu, inputs).await?;
+    /// assert_eq!(outputs.grad_bias, Some(vec![1.0, 1.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    NativeLayerNormBackward {
+    } {
+        /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
+        output_mask: [bool; 3] = [true; 3],
+    }
+    /// All outputs.
+    default
 }
 
 impl NativeLayerNormBackward {
@@ -253,26 +245,23 @@ impl NativeLayerNormBackward {
             operation.check_param(Tensor::Beta, bias.len())?;
         }
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
-        let call = Call::new(operation, inputs.input)
-            .with(Tensor::DiffDst, inputs.grad_out)
-            .statistics(inputs.mean, &*variance)
-            .with(Tensor::Gamma, inputs.weight);
+        let call = inputs.call(operation).with(Tensor::Variance, &*variance);
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, output_mask))
     }
 }
 
-/// The inputs of [`RmsNorm`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormInputs<'a, T, P> {
-    /// Shape of input: rank 1 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: the axes that are normalized together.
-    pub normalized_shape: &'a [usize],
+inputs! {
+    /// The inputs of [`RmsNorm`], in host memory, in PyTorch's order.
+    RmsNormInputs<T, P> {
+        /// Shape of input: rank 1 to 8.
+        shape: &'a [usize],
+        /// The last sizes of `shape`, one or more: the axes that are normalized together.
+        normalized_shape: &'a [usize],
+    }
+    input: &'a [T] = Src,
     /// Scale of each normalized position. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
+    weight: Option<&'a [P]> = Gamma,
 }
 
 /// PyTorch's `rms_norm(input, normalized_shape, weight, eps)`, which
@@ -346,7 +335,6 @@ impl RmsNorm {
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
         let has_weight = inputs.weight.is_some();
         let operation = self.operation::<T, P>(shape, normalized, has_weight, false)?;
-        let call = Call::new(operation, inputs.input).with(Tensor::Gamma, inputs.weight);
-        Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
+        Ok(inputs.call(operation).run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }

@@ -56,7 +56,7 @@ pub struct NormOutputs<T, S> {
 }
 
 impl<T, S: Element> NormOutputs<T, S> {
-    fn new<P>(mut results: call::Results<T, P, S>, eps: f64) -> Self {
+    fn new<P>(mut results: Results<T, P, S>, eps: f64) -> Self {
         let variance = results.statistic(Tensor::Variance).unwrap_or_default();
         Self {
             output: results.dst(),
