@@ -113,7 +113,7 @@ impl DType {
 pub struct DTypes {
     /// The type of src and of all tensors of its shape.
     pub data: DType,
-    /// The type of gamma, beta and their gradients.
+    /// The type of gamma, beta, a gate and their gradients.
     pub params: DType,
     /// The type of the statistics (mean, variance, mean of squares, running statistics): f32 (f64 for f64 data), or on
     /// request the parameters' type if that has 16 bits. Statistics of 16 bits are less exact, and so are gradients

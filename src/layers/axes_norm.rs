@@ -37,6 +37,8 @@ layer! {
     /// With [`centered`](AxesNormOptions::centered) off the statistic is mean_square, x̂ = src / √(mean_square + epsilon),
     /// and the gradient has no mean(d).
     ///
+    /// With [`zero_centered_gamma`](AxesNormOptions::zero_centered_gamma) gamma stands for 1 + the stored gamma.
+    ///
     /// mean and variance have the sizes of the other axes, in their order; gamma, beta and gate those of `param_axes`.
     ///
     /// | layer | src | axes | param_axes |

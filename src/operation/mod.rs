@@ -449,7 +449,9 @@ impl Operation {
     fn check_gate(&self) -> Result<(), Error> {
         let expected = match self.gate {
             true if !self.norm.has_gate() => "none, because only axes norm has a gate",
-            true if self.epilogue.activation != Activation::None => "none before an activation",
+            true if self.epilogue.activation != Activation::None => {
+                "none before an activation, or no activation"
+            }
             _ => return Ok(()),
         };
         Err(Error::argument(Tensor::Gate.name(), expected, "one"))
@@ -538,9 +540,32 @@ impl Operation {
     }
 }
 
-/// For logs: `layer_norm_forward of f32 [64, 768]`.
+/// For logs: `layer_norm_forward of f32 [64, 768]`, and what is unusual: `over [2] along [0, 2], gate, silu`.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} {:?}", self.name(), self.types.data, self.shape)
+        write!(f, "{} of {} {:?}", self.name(), self.types.data, self.shape)?;
+        if let Norm::Axes {
+            axes, param_axes, ..
+        } = &self.norm
+        {
+            write!(f, " over {axes:?} along {param_axes:?}")?;
+        }
+        let Epilogue {
+            residual,
+            activation,
+        } = self.epilogue;
+        for (is, word) in [
+            (!self.gamma, "no gamma"),
+            (self.zero_centered_gamma, "zero-centered gamma"),
+            (self.gate, "gate"),
+            (residual == Residual::Before, "residual before"),
+            (residual == Residual::After, "residual after"),
+            (activation != Activation::None, activation.name()),
+        ] {
+            if is {
+                write!(f, ", {word}")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -46,7 +46,8 @@ pub enum Norm {
     Axes {
         /// The axes that the statistics are taken over, at least one.
         axes: Vec<i64>,
-        /// The axes that gamma and beta vary along; along none, each is a single number.
+        /// The axes that gamma, beta and a gate vary along; along none, each is a single number. They are stored in the
+        /// order of src's axes, whatever the order here.
         param_axes: Vec<i64>,
         /// Whether elements are centered: mean and variance are the statistics. If not, the mean of squares is, as in
         /// RMS norm.

@@ -156,7 +156,7 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// An activation, and a residual before it or before the layer.
+    /// A residual before or after the layer, and an activation after both.
     pub const fn new(residual: Residual, activation: Activation) -> Self {
         Self {
             residual,
