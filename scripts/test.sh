@@ -167,7 +167,7 @@ heading "the library without a backend"
 cargo check -p wgpu-norm --lib --no-default-features
 
 heading "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --features safetensors
 
 heading "tests"
 rm -rf target/wgsl # the tests write kernels there, for Tint

@@ -1,7 +1,7 @@
 //! The arguments and results of layers in host memory: the same types for all layers.
 
 use crate::call::Results;
-use crate::{DType, Element, Error, ParamOf, RunningUpdate, Tensor};
+use crate::{DType, Element, Error, Operation, ParamOf, RunningUpdate, Tensor};
 use std::marker::PhantomData;
 
 /// Elements of a parameter, and their type.
@@ -33,6 +33,12 @@ impl<'a, E> OptionalSlice<'a, E> for &'a Vec<E> {
 impl<'a, E, const N: usize> OptionalSlice<'a, E> for &'a [E; N] {
     fn slice(self) -> Option<&'a [E]> {
         Some(self)
+    }
+}
+
+impl<'a, E> OptionalSlice<'a, E> for &'a Option<Vec<E>> {
+    fn slice(self) -> Option<&'a [E]> {
+        self.as_deref()
     }
 }
 
@@ -273,13 +279,43 @@ impl<'a, S> SavedRef<'a, S> {
         }
     }
 
-    pub(super) fn statistic(&self, tensor: Tensor) -> &'a [S] {
+    fn statistic(&self, tensor: Tensor) -> &'a [S] {
         match tensor {
             Tensor::Mean => self.mean,
             Tensor::Variance => self.variance,
             Tensor::MeanSquare => self.mean_square,
             _ => &[],
         }
+    }
+
+    /// A norm's statistics; an error if these are another norm's, or were left out.
+    pub(super) fn statistics(
+        &self,
+        operation: &Operation,
+    ) -> Result<Vec<(Tensor, &'a [S])>, Error> {
+        let wanted = operation.norm.statistics().iter();
+        let given: Vec<_> = wanted
+            .map(|&tensor| (tensor, self.statistic(tensor)))
+            .collect();
+        let others = [Tensor::Mean, Tensor::Variance, Tensor::MeanSquare].into_iter();
+        let others = others.filter(|&tensor| !self.statistic(tensor).is_empty());
+        let others: Vec<_> = others.map(Tensor::name).collect();
+        let lacks_all = given.iter().all(|(_, values)| values.is_empty());
+        if let Some((tensor, _)) = given.first()
+            && lacks_all
+            && operation.has_statistics()?
+        {
+            let got = match others.is_empty() {
+                true => "none: they were left out, or there are no running statistics".to_owned(),
+                false => format!("{} alone", others.join(" and ")),
+            };
+            return Err(Error::argument(
+                tensor.name(),
+                "this norm's statistics",
+                got,
+            ));
+        }
+        Ok(given)
     }
 }
 
@@ -396,7 +432,7 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
     /// forward pass saved, `&output.saved`. If a residual was added before the layer, src is [`Output::sum`]. If an
     /// axis has size 0 there are no elements, and the gradients of the parameters are 0.
     ///
-    /// The call refuses other parameters than `&output.saved` remembers.
+    /// The call refuses a parameter more or fewer than `&output.saved` remembers.
     pub fn new(
         shape: &'a [usize],
         src: &'a [T],

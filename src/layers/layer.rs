@@ -93,9 +93,10 @@ impl Layer {
         };
         let operation =
             self.operation::<T, T>(Pass::Inference, args.shape, args.params, residual)?;
+        let statistics = args.statistics.statistics(&operation)?;
         let mut call = Call::new(operation, args.src).with(Tensor::Residual, args.residual_after);
-        for &tensor in self.norm.statistics() {
-            call = call.with(tensor, args.statistics.statistic(tensor));
+        for (tensor, values) in statistics {
+            call = call.with(tensor, values);
         }
         Ok(with_params(call, args.params))
     }
@@ -128,11 +129,12 @@ impl Layer {
             operation.check_param(Tensor::Beta, elements)?;
             params.beta = None;
         }
+        let statistics = args.saved.statistics(&operation)?;
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)
             .with(Tensor::Mask, args.saved.mask);
-        for &tensor in self.norm.statistics() {
-            call = call.with(tensor, args.saved.statistic(tensor));
+        for (tensor, values) in statistics {
+            call = call.with(tensor, values);
         }
         Ok(with_params(call, params))
     }

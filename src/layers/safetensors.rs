@@ -107,9 +107,10 @@ impl<P: Element, S: Element> Parameters<P, S> {
 }
 
 fn named(prefix: &str, name: &str) -> String {
-    match prefix {
-        "" => name.to_owned(),
-        _ => format!("{prefix}.{name}"),
+    if prefix.is_empty() || prefix.ends_with('.') {
+        format!("{prefix}{name}")
+    } else {
+        format!("{prefix}.{name}")
     }
 }
 

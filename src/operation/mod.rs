@@ -290,6 +290,12 @@ impl Operation {
         slots
     }
 
+    /// Whether there are any sets of elements that are normalized together.
+    pub(crate) fn has_statistics(&self) -> Result<bool, Error> {
+        self.check()?;
+        Ok(!self.norm.statistics_shape(&self.shape).contains(&0))
+    }
+
     /// Whether this tensor is one of its own.
     pub(crate) fn has_tensor(&self, tensor: Tensor) -> bool {
         self.bound().iter().any(|slot| slot.tensor == tensor)

@@ -473,3 +473,20 @@ fn lengths_of_another_layout() {
         assert_eq!(error.to_string(), message);
     }
 }
+
+#[test]
+fn statistics_of_another_norm() {
+    let gpu = &one(false).gpu;
+    let (shape, src) = ([2, 2], [1.0_f32, 2.0, 3.0, 5.0]);
+    let rows = GpuLayerNorm::new(gpu, LayerNormOptions::new(-1)).unwrap();
+    let mean_square = SavedRef::mean_square(&[1.0; 2]);
+    let error = block_on(rows.backward(BackwardArgs::new(&shape, &src, &src, mean_square)));
+    says(
+        &error.unwrap_err(),
+        &["mean", "this norm's statistics", "mean_square alone"],
+    );
+    let args = ForwardArgs::new(&shape, &src).without_statistics();
+    let saved = block_on(rows.forward(args)).unwrap().saved;
+    let error = block_on(rows.backward(BackwardArgs::new(&shape, &src, &src, &saved)));
+    says(&error.unwrap_err(), &["mean", "none: they were left out"]);
+}
