@@ -321,11 +321,13 @@ impl Error {
     }
 
     /// Makes an [`Error::OutOfMemory`].
+    #[doc(hidden)]
     pub const fn out_of_memory(what: &'static str, bytes: u64) -> Self {
         Self::OutOfMemory { what, bytes }
     }
 
     /// Makes an [`Error::Gpu`].
+    #[doc(hidden)]
     pub fn gpu(operation: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Gpu {
             operation: operation.into(),
