@@ -556,7 +556,7 @@ batch_norm_forward/{50011x3,60001x4,2000x64}/nxc/running/{f32,f64}/channels_last
 batch_norm_forward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_inference/{6x33x729/ncx/channels_first,50011x3/nxc/channels_last}/{f32,f64}/software/window_unit=4096/windows=131072
 {layer,rms}_norm_forward/60x20001/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
-{layer,rms}_norm_forward/3x100000/residual/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
+{layer_norm_forward/3x100000/no_beta,rms_norm_forward/3x100000}/residual/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # NaN and infinity, forward.
 batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}

@@ -27,8 +27,8 @@ pub struct Selection {
         default_value = "batch")]
     pub statistics: Through,
     /// Whether the parameters' gradients are computed; without them gamma still scales diff_src
-    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true,
-        default_value = "true")]
+    #[arg(long, action = clap::ArgAction::Set, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(),
+        ignore_case = true, default_value = "true")]
     pub param_grads: bool,
     /// The activation after each layer; gradients recompute its argument
     #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
