@@ -7,8 +7,8 @@ use crate::way::{Way, choose, count, say};
 use burn::backend::{Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
 use burn::tensor::{DType as BurnDType, Tensor};
 use std::sync::Arc;
-use wgpu_norm::{self as norm, Tensor as Role};
 use wgpu_norm::support::Need;
+use wgpu_norm::{self as norm, Tensor as Role};
 use wgpu_norm::{Activation, DType, DTypes, Epilogue, Forward, Norm, Operation, Residual};
 
 /// A layer with its present parameters.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::rc::Rc;
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Forward, GpuContext, Norm, Operation,     Plan, Residual, Tensor, wgpu,
+    Activation, DType, DataFormat, Epilogue, Forward, GpuContext, Norm, Operation, Plan, Residual,
+    Tensor, wgpu,
 };
 
 pub const STEPS: usize = 400;

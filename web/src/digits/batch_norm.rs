@@ -4,8 +4,8 @@ use super::kernel::{Command, Kernels};
 use super::param::{Param, upload, zeros};
 use wgpu_norm::wgpu::Buffer;
 use wgpu_norm::{
-    Activation, DType, DataFormat, Epilogue, Error, Forward, Norm, Operation, Pass,
-    Residual, RunningUpdate, RunningVariance, Tensor,
+    Activation, DType, DataFormat, Epilogue, Error, Forward, Norm, Operation, Pass, Residual,
+    RunningUpdate, RunningVariance, Tensor,
 };
 
 /// PyTorch's defaults: a tenth of the batch's statistics, and the unbiased variance.

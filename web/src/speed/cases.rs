@@ -148,9 +148,7 @@ impl Case {
             Op::ChannelLayerNorm => Norm::axes(&[1], &[1]),
         };
         let pass: Pass = match self.gradient {
-            true => Backward::default()
-                .with_param_grads(true)
-                .into(),
+            true => Backward::default().with_param_grads(true).into(),
             false => Forward::default().into(),
         };
         let types = (self.dtype, self.dtype.accumulator());

@@ -119,7 +119,7 @@ impl<N: Norm> Network<N> {
         let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
         let grads = self
             .norm
-            .backward(args.gamma(&self.gamma.value));
+            .backward(args.gamma(&self.gamma.value).beta(&self.beta.value));
         let convolution = self.convolution.backward(&images.images, &grads.diff_src);
         self.convolution.weight.learn(&add_up(convolution));
         self.weight.learn(&add_up(diff_weight));

@@ -4,10 +4,10 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
 use wgpu_norm::synchronized::run_into;
-use wgpu_norm::{SavedRef, 
+use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Element, Forward, ForwardArgs,
     GpuContext, Norm, Operation, Output, ParamOf, RunningStatistics, RunningUpdate,
-    RunningVariance, Tensor, bytemuck, half,
+    RunningVariance, SavedRef, Tensor, bytemuck, half,
 };
 use wgpu_norm_mpi::{Communicator, Error, Options, SyncBatchNorm};
 use wgpu_norm_verify::Random;
