@@ -305,9 +305,10 @@ impl<'a, S> SavedRef<'a, S> {
             && lacks_all
             && operation.has_statistics()?
         {
-            let got = match others.is_empty() {
-                true => "none: they were left out, or there are no running statistics".to_owned(),
-                false => format!("{} alone", others.join(" and ")),
+            let got = if others.is_empty() {
+                "none: they were left out, or there are no running statistics".to_owned()
+            } else {
+                format!("{} alone", others.join(" and "))
             };
             return Err(Error::argument(
                 tensor.name(),

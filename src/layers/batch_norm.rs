@@ -61,12 +61,12 @@ layer! {
     /// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
     ///   [`Through::Constant`] gamma · r · diff_dst
     ///
-    /// With an [`Activation`](crate::Activation) the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is
-    /// optional, and the gradient uses diff_dst · activation′ in place of diff_dst. It recomputes the activation's
-    /// argument, gamma · x̂ + beta: give it the gamma and beta of the forward pass, and statistics that were not
-    /// rounded to 16 bits, since rounding can change the sign of an argument near 0. If a residual was added, the
-    /// forward pass saves a mask instead, with a bit for each element, and the gradient of the residual is diff_dst
-    /// where the mask is set:
+    /// With an [`Activation`](crate::Activation) the forward pass is dst = activation(gamma · x̂ + beta + residual),
+    /// where the residual is optional, and the gradient uses diff_dst · activation′ in place of diff_dst. It recomputes
+    /// the activation's argument, gamma · x̂ + beta: give it the gamma and beta of the forward pass, and statistics
+    /// that were not rounded to 16 bits, since rounding can change the sign of an argument near 0. If a residual was
+    /// added, the forward pass saves a mask instead, with a bit for each element, and the gradient of the residual is
+    /// diff_dst where the mask is set:
     ///
     /// ```
     /// use wgpu_norm::{Activation, BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};

@@ -15,10 +15,11 @@ layer! {
     /// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) with given
     /// statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// The C channels of a sample are divided into G groups of C/G adjacent channels. Mean and biased variance,
-    /// `[N, G]`, are taken over the elements of a group; gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and
-    /// x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`](crate::Activation) and a residual follow as in
-    /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma) and means taken over the elements of a group, is
+    /// The C channels of a sample are divided into G groups of C/G adjacent channels. Mean and biased variance, `[N,
+    /// G]`, are taken over the elements of a group; gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ =
+    /// (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`](crate::Activation) and a residual
+    /// follow as in [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without
+    /// gamma) and means taken over the elements of a group, is
     ///
     /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel

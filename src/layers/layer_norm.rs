@@ -15,10 +15,9 @@ layer! {
     /// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN
     /// Graph's `LayerNorm` and `LayerNormBackward` define them.
     ///
-    /// A row consists of the elements with the same indices along the leading axes. With the row's mean and variance,
-    /// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. The gradient,
-    /// with d = diff_dst · gamma (diff_dst without gamma) and means taken over the
-    /// row, is
+    /// A row consists of the elements with the same indices along the leading axes. With the row's mean and variance, r
+    /// = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. The gradient,
+    /// with d = diff_dst · gamma (diff_dst without gamma) and means taken over the row, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; neither without gamma and beta

@@ -15,8 +15,9 @@ layer! {
     /// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
     /// [`backward`](Self::backward).
     ///
-    /// A row consists of the elements with the same indices along the leading axes. The gradient, with
-    /// r = 1/√(mean_square + epsilon) and x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma), and means taken over the row, is
+    /// A row consists of the elements with the same indices along the leading axes. The gradient, with r =
+    /// 1/√(mean_square + epsilon) and x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma), and means
+    /// taken over the row, is
     ///
     /// * diff_src = r · (d − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂, over the rows

@@ -334,8 +334,9 @@ impl Operation {
         }
     }
 
-    /// The gradient that belongs to this forward pass, with those of the parameters: through the batch's statistics, or with constant statistics
-    /// after inference. If a residual is added before the layer, the gradient's src is the forward pass's sum.
+    /// The gradient that belongs to this forward pass, with those of the parameters: through the batch's statistics, or
+    /// with constant statistics after inference. If a residual is added before the layer, the gradient's src is the
+    /// forward pass's sum.
     ///
     /// # Errors
     ///

@@ -134,7 +134,7 @@ impl Tensors {
 
     /// Whether elements are scaled.
     pub fn is_scaled(&self) -> bool {
-        self.gamma.as_ref().is_some() || self.gate.is_some()
+        self.gamma.is_some() || self.gate.is_some()
     }
 
     /// The bindings of the results of each channel, row or column.
