@@ -26,15 +26,6 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Adds gamma and beta, if they are given.
-    pub fn params<P: Pod>(
-        self,
-        gamma: impl Into<Option<&'a [P]>>,
-        beta: impl Into<Option<&'a [P]>>,
-    ) -> Self {
-        self.with(Tensor::Gamma, gamma).with(Tensor::Beta, beta)
-    }
-
     /// Adds statistics, if they are given; in a forward pass, the running ones.
     pub fn statistics<S: Pod>(
         self,
@@ -134,16 +125,6 @@ impl<T: Pod, P: Pod, S: Pod> Results<T, P, S> {
 }
 
 impl<T, P, S> Results<T, P, S> {
-    /// A tensor of src's element type, if it is a result.
-    pub fn data(&mut self, tensor: Tensor) -> Option<Vec<T>> {
-        take(&mut self.data, tensor)
-    }
-
-    /// A parameter's gradient, if it is a result.
-    pub fn param(&mut self, tensor: Tensor) -> Option<Vec<P>> {
-        take(&mut self.params, tensor)
-    }
-
     /// The layer's output.
     pub fn dst(&mut self) -> Vec<T> {
         take(&mut self.data, Tensor::Dst).unwrap_or_default()

@@ -130,11 +130,6 @@ impl DTypes {
     }
 }
 
-/// The types of data, parameters and statistics.
-pub(crate) fn types<T: Element, P: Element, S: Element>() -> DTypes {
-    DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE)
-}
-
 /// One type for data and parameters.
 impl From<DType> for DTypes {
     fn from(dtype: DType) -> Self {

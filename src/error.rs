@@ -335,6 +335,23 @@ impl Error {
         }
     }
 
+    /// The same error with another name of its argument.
+    pub(crate) fn renamed(mut self, name: impl Fn(&'static str) -> &'static str) -> Self {
+        if let Self::Length {
+            tensor: argument, ..
+        }
+        | Self::Rank {
+            tensor: argument, ..
+        }
+        | Self::SizeOverflow { what: argument, .. }
+        | Self::Argument { argument, .. }
+        | Self::Variance { argument, .. } = &mut self
+        {
+            *argument = name(argument);
+        }
+        self
+    }
+
     /// Checks that no more is needed than the limit allows.
     ///
     /// # Errors

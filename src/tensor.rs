@@ -1,6 +1,7 @@
 //! The tensors that operations read and write.
 
 use crate::DType;
+use std::fmt;
 
 /// A tensor of an operation, or scratch memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -195,6 +196,25 @@ pub enum Format {
     Bits,
 }
 
+impl Format {
+    /// Bytes of an element, or of a mask's word.
+    pub const fn size(self) -> u64 {
+        match self {
+            Self::Elements(dtype) => dtype.size(),
+            Self::Bits => 4,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elements(dtype) => write!(f, "{dtype} elements"),
+            Self::Bits => f.write_str("a mask's words"),
+        }
+    }
+}
+
 /// How the ranks of a process group share a tensor. Each rank has some of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -251,10 +271,7 @@ impl TensorUse {
 
     /// Bytes of an element, or of a mask's word.
     pub fn element_size(&self) -> u64 {
-        match self.format {
-            Format::Elements(dtype) => dtype.size(),
-            Format::Bits => 4,
-        }
+        self.format.size()
     }
 
     /// Bytes of its elements.

@@ -1,33 +1,30 @@
 //! Parameters that are each broadcast along axes of their own.
 
-use crate::operators::*;
-use crate::{geometry, geometry::check_rank};
+use super::given::{Given, Named};
+use crate::geometry::{self, axis_from_start, check_rank};
+use crate::{Error, Norm, Tensor, memory};
+use std::borrow::Cow;
 
-/// A parameter's sizes along every axis of src of this rank. A shorter shape lacks the first axes, where its size is 1.
-pub(super) fn aligned(tensor: Tensor, rank: usize, shape: &[usize]) -> Result<Vec<usize>, Error> {
-    check_rank("src", 1..=geometry::MAX_RANK, rank)?;
-    check_rank(tensor.name(), 0..=rank, shape.len())?;
+/// A parameter's sizes along every axis of src. A shorter shape lacks the first axes, where its size is 1.
+fn aligned(rank: usize, name: &'static str, shape: &[usize]) -> Result<Vec<usize>, Error> {
+    check_rank(name, 0..=rank, shape.len())?;
     let lacking = std::iter::repeat_n(1, rank - shape.len());
     Ok(lacking.chain(shape.iter().copied()).collect())
 }
 
-/// For each axis, src's size if any parameter has it, else 1.
-pub(super) fn common_sizes<'a>(
-    src: &[usize],
-    parameters: impl IntoIterator<Item = (Tensor, &'a [usize])>,
-) -> Result<Vec<usize>, Error> {
-    let rank = src.len();
-    check_rank("src", 1..=geometry::MAX_RANK, rank)?;
+/// For each axis, src's size if any of these parameters has it, else 1.
+pub(super) fn common_sizes(given: &Given<'_>, parameters: &[Tensor]) -> Result<Vec<usize>, Error> {
+    let src = given.shape;
+    check_rank("src", 1..=geometry::MAX_RANK, src.len())?;
     geometry::elements("src", src)?;
-    let mut common = vec![1; rank];
-    for (tensor, sizes) in parameters {
-        let argument = tensor.name();
-        check_rank(argument, rank..=rank, sizes.len())?;
-        let axes = common.iter_mut().zip(src).zip(sizes);
-        for (axis, ((common, &size), &own)) in axes.enumerate() {
+    let mut common = vec![1; src.len()];
+    for tensor in parameters.iter().filter(|tensor| given.has(**tensor)) {
+        let Named { name, input } = given.require(*tensor)?;
+        let sizes = aligned(src.len(), name, input.shape)?;
+        for (axis, ((common, &size), own)) in common.iter_mut().zip(src).zip(sizes).enumerate() {
             if own != 1 && own != size {
                 let expected = format!("size 1 or {size} along axis {axis}");
-                return Err(Error::argument(argument, expected, own));
+                return Err(Error::argument(name, expected, own));
             }
             if own != 1 {
                 *common = own;
@@ -43,24 +40,46 @@ pub(super) fn axes_along(sizes: &[usize]) -> Vec<i64> {
     along.map(|(axis, _)| axis).collect()
 }
 
-/// Expands a parameter to sizes that its own broadcast to. These are at most src's, whose number of elements was
-/// checked.
-pub(super) fn expand<'a, T: Element>(
-    tensor: Tensor,
-    sizes: &[usize],
-    values: &'a [T],
-    common: &[usize],
-) -> Result<Cow<'a, [T]>, Error> {
-    let name = tensor.name();
-    check_length(name, geometry::elements(name, sizes)?, values.len())?;
-    if sizes == common {
-        return Ok(Cow::Borrowed(values));
+/// The norm with statistics over the axes from `begin_axis` on and with parameters of these sizes.
+pub(super) fn rows_norm(shape: &[usize], begin_axis: i64, sizes: &[usize], centered: bool) -> Norm {
+    let rows = if centered {
+        Norm::layer(begin_axis)
+    } else {
+        Norm::rms(begin_axis)
+    };
+    let Some(begin) = axis_from_start(shape.len(), begin_axis) else {
+        return rows; // Its check names the axis.
+    };
+    let mut axes = shape.iter().zip(sizes).enumerate();
+    // Along an axis of size 1 parameters vary as well as not.
+    if axes.all(|(axis, (&size, &own))| size == 1 || (own != 1) == (axis >= begin)) {
+        return rows;
     }
-    let elements = geometry::elements(name, common)?;
-    let elements = usize::try_from(elements).unwrap_or(usize::MAX);
-    let value = |mut rest: usize| {
-        let (mut index, mut stride) = (0, 1);
-        for (&size, &own) in common.iter().zip(sizes).rev() {
+    let axes: Vec<i64> = (begin..shape.len()).map(|axis| axis as i64).collect();
+    Norm::axes(&axes, &axes_along(sizes)).centered(centered)
+}
+
+/// A parameter's elements, expanded to sizes that its own broadcast to. These are at most src's, whose number of
+/// elements was checked.
+pub(super) fn expand<'a>(named: Named<'a>, common: &[usize]) -> Result<Cow<'a, [u8]>, Error> {
+    let Named { name, input } = named;
+    let bytes = input.bytes.unwrap_or_default();
+    let sizes = aligned(common.len(), name, input.shape)?;
+    for (axis, (&common, &own)) in common.iter().zip(&sizes).enumerate() {
+        if own != 1 && own != common {
+            let expected = format!("size {common} along axis {axis}");
+            return Err(Error::argument(name, expected, own));
+        }
+    }
+    if sizes == common {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let size = input.format.size() as usize;
+    let elements = geometry::elements(name, common)? as usize;
+    let mut expanded = memory::room(name, elements.saturating_mul(size))?;
+    for position in 0..elements {
+        let (mut rest, mut index, mut stride) = (position, 0, 1);
+        for (&size, &own) in common.iter().zip(&sizes).rev() {
             if own != 1 {
                 index += rest % size * stride;
                 stride *= own;
@@ -68,7 +87,7 @@ pub(super) fn expand<'a, T: Element>(
             rest /= size;
         }
         // The index is in bounds, since the tensor is as long as its sizes say.
-        values.get(index).copied().unwrap_or_else(T::zeroed)
-    };
-    memory::collect(name, (0..elements).map(value)).map(Cow::Owned)
+        expanded.extend(bytes.chunks_exact(size).nth(index).into_iter().flatten());
+    }
+    Ok(Cow::Owned(expanded))
 }

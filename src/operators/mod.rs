@@ -33,12 +33,13 @@
 //! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
 //! | ONNX | `MeanVarianceNormalization` | [`onnx::MeanVarianceNormalization`] |
 //!
-//! An operator is a struct of its attributes, which are checked when it is used. `forward` and `backward` work on host
-//! memory. `operation` converts it into an [`Operation`] for a shape and the optional tensors that are given.
+//! An operator is a struct of its attributes, which are checked when it is used. [`Inputs`] are its tensors by the
+//! document's names, each with its shape. `run` computes [`Outputs`] in host memory, likewise by name, and names inputs
+//! in errors as the document does. `operation` converts the operator into an [`Operation`].
+//!
 //! Everything else follows from the operation: its tensors ([`Operation::tensors`]), and the plan for the caller's
-//! buffers ([`Operation::plan`]). There and in the messages of [`Error`] the tensors have the names of [`Tensor`], such
-//! as `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma` and `beta`; the table of each operator maps its own names
-//! to these.
+//! buffers ([`Operation::plan`]). There the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`,
+//! `variance`, `gamma` and `beta`; the table of each operator maps its own names to these.
 //!
 //! The documents differ on running statistics:
 //!
@@ -61,8 +62,8 @@
 //!
 //! ```
 //! # pollster::block_on(async {
-//! use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
-//! use wgpu_norm::{BufferRange, DataFormat, Error, GpuContext, Tensor};
+//! use wgpu_norm::operators::{Inputs, onednn::BatchNormTrainingBackward};
+//! use wgpu_norm::{BufferRange, DType, DataFormat, Error, GpuContext, Tensor};
 //!
 //! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 //! let gpu = GpuContext::new().await?;
@@ -70,7 +71,10 @@
 //!     data_format: DataFormat::Ncx,
 //!     ..BatchNormTrainingBackward::new(1e-5)
 //! };
-//! let operation = op.operation::<f32, f32>(&[8, 16, 14, 14], true)?; // with gamma
+//! let inputs = Inputs::new()
+//!     .described("src", &[8, 16, 14, 14], DType::F32)
+//!     .described("gamma", &[16], DType::F32);
+//! let operation = op.operation(&inputs)?;
 //! let plan = operation.plan(gpu.profile())?;
 //! let buffer = |elements: u64| {
 //!     gpu.device().create_buffer(&wgpu::BufferDescriptor {
@@ -107,140 +111,66 @@ pub mod onnx;
 pub mod pytorch;
 
 mod broadcast;
+mod definition;
+mod given;
+mod inputs;
+mod outputs;
+mod row;
+mod run;
 mod table;
 
+pub use inputs::Inputs;
+pub use outputs::{Output, Outputs};
+
 // The imports of the operators' files, which get them from here.
-use crate::call::{Call, Results};
-use crate::element::types;
-use crate::geometry::check_length;
 use crate::{
-    Activation, Backward, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext,
-    Grads, Norm, Operation, ParamOf, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
-    Through, memory,
+    Activation, Backward, Channels, DataFormat, Epilogue, Error, Forward, GpuContext, Norm,
+    Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
 };
-use std::borrow::Cow;
-use table::{attributes, inputs, outputs};
-
-/// An operation with data, parameters and statistics of these types; an error if it is invalid on any adapter.
-fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-    norm: Norm,
-    pass: impl Into<Pass>,
-    shape: &[usize],
-    epsilon: impl Into<f64>,
-    (gamma, beta): (bool, bool),
-) -> Result<Operation, Error> {
-    let operation = Operation::new(norm, pass, shape, types::<T, P, S>())
-        .with_epsilon(epsilon.into())
-        .with_params(gamma, beta);
-    operation.check()?;
-    Ok(operation)
-}
-
-/// Batch norm with channels along an axis.
-const fn batch_norm(format: DataFormat) -> Norm {
-    Norm::Batch(Channels::Axis(format))
-}
+use definition::Definition;
+use given::Given;
+use row::{Row, tensor};
+use table::operator;
 
 /// A forward pass with given statistics, or with those of src.
 fn by_given(statistics: bool) -> Pass {
-    match statistics {
-        true => Pass::Inference,
-        false => Forward::default().into(),
+    if statistics {
+        Pass::Inference
+    } else {
+        Forward::default().into()
     }
-}
-
-/// A gradient with both parameter gradients, or with neither but still scaled by gamma.
-fn backward(param_grads: bool) -> Backward {
-    Backward::default().with_param_grads(match param_grads {
-        true => true,
-        false => false,
-    })
 }
 
 /// Whether a gradient treats statistics as constants.
 const fn through(constants: bool) -> Through {
-    match constants {
-        true => Through::Constant,
-        false => Through::Batch,
-    }
-}
-
-/// A residual after the layer, or none.
-const fn residual(there: bool) -> Residual {
-    match there {
-        true => Residual::After,
-        false => Residual::None,
+    if constants {
+        Through::Constant
+    } else {
+        Through::Batch
     }
 }
 
 /// A forward pass with statistics among its results, or without.
 fn forward(keep_statistics: bool) -> Forward {
-    match keep_statistics {
-        true => Forward::default(),
-        false => Forward::default().without_statistics(),
+    let pass = Forward::default();
+    if keep_statistics {
+        pass
+    } else {
+        pass.without_statistics()
     }
 }
 
 /// The update of running statistics if momentum is the weight of the old ones.
 fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
-    Ok(RunningUpdate {
-        weight: 1.0 - check_momentum(momentum.into())?,
-        variance: RunningVariance::Biased,
-    })
+    let weight = 1.0 - check_momentum(momentum)?;
+    Ok(RunningUpdate::new(weight, RunningVariance::Biased))
 }
 
 /// An error unless momentum is from 0 to 1, as both weights of an update must be.
-fn check_momentum(momentum: f64) -> Result<f64, Error> {
-    match (0.0..=1.0).contains(&momentum) {
-        true => Ok(momentum),
-        false => Err(Error::argument(
-            "momentum",
-            "a number from 0 to 1",
-            momentum,
-        )),
+fn check_momentum(momentum: impl Into<f64> + Copy + std::fmt::Display) -> Result<f64, Error> {
+    if (0.0..=1.0).contains(&momentum.into()) {
+        return Ok(momentum.into());
     }
-}
-
-/// An error unless a tensor is given exactly when an attribute is true.
-fn exactly<V>(
-    argument: &'static str,
-    tensor: Option<V>,
-    attribute: &str,
-    is: bool,
-) -> Result<(), Error> {
-    let given = |there| if there { "a tensor" } else { "none" };
-    match tensor.is_some() == is {
-        true => Ok(()),
-        false => {
-            let expected = format!("{}, as {attribute} is {is}", given(is));
-            Err(Error::argument(argument, expected, given(!is)))
-        }
-    }
-}
-
-/// A required tensor; an error if it is missing.
-fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
-    tensor.ok_or_else(|| Error::argument(argument, format!("a tensor, {why}"), "none"))
-}
-
-/// Replaces variances by 1/√(variance + epsilon).
-fn inverse_deviations<S: Element>(mut variances: Vec<S>, epsilon: f64) -> Vec<S> {
-    for value in &mut variances {
-        *value = S::from_f64(1.0 / (value.to_f64() + epsilon).sqrt());
-    }
-    variances
-}
-
-/// Computes variances from 1/√(variance + epsilon). If a variance is tiny beside epsilon, its relative error is large,
-/// and it may even be below 0. But variance + epsilon, which is all that matters, is as exact as the given numbers.
-fn variances<S: Element>(
-    name: &'static str,
-    inverse_deviations: &[S],
-    epsilon: f64,
-) -> Result<Vec<S>, Error> {
-    let of = |r: &S| {
-        let r = r.to_f64();
-        S::from_f64(1.0 / (r * r) - epsilon)
-    };
-    memory::collect(name, inverse_deviations.iter().map(of))
+    let expected = "a number from 0 to 1";
+    Err(Error::argument("momentum", expected, momentum))
 }

@@ -1,19 +1,17 @@
-//! An operator's tensors, written down as its document names them.
-
-use crate::Operation;
-use crate::call::Call;
+//! Operators as tables of their attributes.
 
 /// Defines an operator by its attributes: first those that a caller must give, then those with defaults, then what makes
-/// one, `new` or, if all have defaults, `default`.
-macro_rules! attributes {
+/// one, `new` or, if all have defaults, `default`; and by its inputs and outputs.
+macro_rules! operator {
     (
         $(#[$doc:meta])* $Operator:ident {} {
             $($(#[$default_doc:meta])* $name:ident: $Type:ty = $value:expr,)*
         }
         $(#[$new_doc:meta])* default
+        $($tables:tt)*
     ) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq)]
         pub struct $Operator {
             $($(#[$default_doc])* pub $name: $Type,)*
         }
@@ -26,6 +24,8 @@ macro_rules! attributes {
                 }
             }
         }
+
+        $crate::operators::table::calls!($Operator $($tables)*);
     };
     (
         $(#[$doc:meta])* $Operator:ident {
@@ -34,9 +34,10 @@ macro_rules! attributes {
             $($(#[$default_doc:meta])* $name:ident: $Type:ty = $value:expr,)*
         }
         $(#[$new_doc:meta])* new
+        $($tables:tt)*
     ) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq)]
         pub struct $Operator {
             $($(#[$given_doc])* pub $given: $Given,)*
             $($(#[$default_doc])* pub $name: $Type,)*
@@ -51,90 +52,58 @@ macro_rules! attributes {
                 }
             }
         }
+
+        $crate::operators::table::calls!($Operator $($tables)*);
     };
 }
 
-/// Defines the inputs of an operator in host memory: first what is no tensor, then each tensor by its name in the
-/// document, with its elements, and what it is here.
-macro_rules! inputs {
+/// The calls of an operator, and its tensors. Each is a name in the document and what it is here, with the methods of a
+/// row that say more; they see the operator by the name in parentheses.
+macro_rules! calls {
     (
-        $(#[$doc:meta])* $Inputs:ident<$($T:ident $(: $Bound:ident)?),+> {
-            $($(#[$plain_doc:meta])* $plain:ident: $Plain:ty,)*
-        }
-        $($(#[$tensor_doc:meta])* $name:ident: $Elements:ty = $Tensor:ident,)*
+        $Operator:ident
+        inputs($in_op:pat) { $($input:ident: $Input:ident $(.$in_case:ident($($in_value:expr),*))*),* $(,)? }
+        outputs($out_op:pat) { $($output:ident: $Output:ident $(.$out_case:ident($($out_value:expr),*))*),* $(,)? }
     ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $Inputs<'a, $($T $(: $Bound)?),+> {
-            $($(#[$plain_doc])* pub $plain: $Plain,)*
-            $(
-                #[doc = concat!("The document's `", stringify!($name), "`.")]
-                $(#[$tensor_doc])*
-                pub $name: $Elements,
-            )*
+        impl $crate::operators::definition::Tensors for $Operator {
+            fn inputs(&self) -> Vec<Row> {
+                let $in_op = self;
+                vec![$(tensor(stringify!($input), Tensor::$Input)$(.$in_case($($in_value),*))*),*]
+            }
+
+            fn outputs(&self) -> Vec<Row> {
+                let $out_op = self;
+                vec![$(tensor(stringify!($output), Tensor::$Output)$(.$out_case($($out_value),*))*),*]
+            }
         }
 
-        impl<'a, $($T: $crate::Element),+> $Inputs<'a, $($T),+> {
-            /// The call of an operation with these tensors.
-            fn call(&self, operation: $crate::Operation) -> $crate::call::Call<'a> {
-                let mut call = $crate::operators::table::call(operation);
-                $(call = call.with($crate::Tensor::$Tensor, self.$name);)*
-                call
+        impl $Operator {
+            /// The operation on inputs of these shapes and types. It suffices to describe the first input and those
+            /// that are optional.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Argument`] for an attribute, and for an input that is unknown or must not be given; [`Error::Epsilon`];
+            /// and errors in the shapes and types.
+            pub fn operation(&self, inputs: &Inputs<'_>) -> Result<Operation, Error> {
+                $crate::operators::run::operation(self, inputs)
+            }
+
+            /// Computes the outputs from inputs in host memory.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`operation`](Self::operation), [`Error::Argument`] for an input that is missing, and those of
+            /// [`Operation::run_into`].
+            pub async fn run(
+                &self,
+                gpu: &GpuContext,
+                inputs: &Inputs<'_>,
+            ) -> Result<Outputs, Error> {
+                $crate::operators::run::run(self, gpu, inputs).await
             }
         }
     };
 }
 
-/// Defines the outputs of an operator in host memory, each by its name in the document, from an operation's results:
-/// `data`, a `param`, a `statistic` or the `mask`.
-macro_rules! outputs {
-    (
-        $(#[$doc:meta])* $Outputs:ident<$($T:ident),+> from $Results:ty as [$($G:ident),+]
-        $($(#[$tensor_doc:meta])* $name:ident: $Elements:ty = $kind:ident($($Tensor:ident)?),)*
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct $Outputs<$($T),+> {
-            $(
-                #[doc = concat!("The document's `", stringify!($name), "`.")]
-                $(#[$tensor_doc])*
-                pub $name: $Elements,
-            )*
-        }
-
-        impl<$($G),+> From<$Results> for $Outputs<$($T),+> {
-            fn from(mut results: $Results) -> Self {
-                Self {
-                    $($name: $crate::operators::table::Taken::taken(
-                        results.$kind($($crate::Tensor::$Tensor)?),
-                    ),)*
-                }
-            }
-        }
-    };
-}
-
-pub(super) use {attributes, inputs, outputs};
-
-/// A call without tensors.
-pub(super) fn call<'a>(operation: Operation) -> Call<'a> {
-    let given = Vec::new();
-    Call { operation, given }
-}
-
-/// A result that is always there, or that may be missing.
-pub(super) trait Taken<E> {
-    fn taken(result: Option<Vec<E>>) -> Self;
-}
-
-impl<E> Taken<E> for Vec<E> {
-    fn taken(result: Option<Self>) -> Self {
-        result.unwrap_or_default()
-    }
-}
-
-impl<E> Taken<E> for Option<Vec<E>> {
-    fn taken(result: Self) -> Self {
-        result
-    }
-}
+pub(super) use {calls, operator};

@@ -8,7 +8,6 @@ use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use wgpu_norm::operators::{directml, onednn};
 use wgpu_norm::{
     Activation, Backward, BackwardArgs, BatchNormOptions, DType, DataFormat, Epilogue, Error,
     Forward, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm, GroupNormOptions,
@@ -408,122 +407,6 @@ fn masks_need_more_buffers() {
     };
     is_refused(backward, "6");
     is_refused(Forward::default().into(), "5");
-}
-
-/// oneDNN's primitive and DirectML's operator, under their own names.
-#[test]
-fn operators_are_the_layer() {
-    let gpu = &one(false).gpu;
-    let tensors = Tensors::random(2);
-    let layer = GpuBatchNorm::new(gpu, with_relu()).unwrap();
-    let args = tensors.forward().residual_after(&tensors.residual);
-    let want = block_on(layer.forward(args)).unwrap();
-    let (mean, variance) = (&want.saved.mean, &want.saved.variance);
-    let mask = want.saved.mask.clone().unwrap();
-
-    let op = onednn::BatchNormalization {
-        fuse_norm: onednn::FuseNorm::AddRelu,
-        ..onednn::BatchNormalization::new(1e-5)
-    };
-    let inputs = onednn::BatchNormalizationInputs {
-        shape: &SHAPE,
-        src: &tensors.src,
-        src_1: Some(&tensors.residual),
-        mean: None,
-        variance: None,
-        scale: Some(&tensors.gamma[..]),
-        shift: Some(&tensors.beta),
-    };
-    let got = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!((&got.dst, &got.workspace), (&want.dst, &want.saved.mask));
-    let operation = op.operation::<f32, f32>(&SHAPE, true, true).unwrap();
-    let buffers = operation.plan(gpu.profile()).unwrap().buffers();
-    let used = buffers.iter().find(|used| used.tensor == Tensor::Mask);
-    assert_eq!(used.unwrap().bytes, 4 * mask.len() as u64);
-    let without = onednn::BatchNormalizationInputs {
-        src_1: None,
-        ..inputs
-    };
-    let error = block_on(op.forward(gpu, without)).unwrap_err();
-    says(&error, &["src_1", "fuse_norm_add_relu is true", "none"]);
-    let global = onednn::BatchNormalization {
-        use_global_stats: true,
-        ..op
-    };
-    let error = block_on(global.forward(gpu, inputs)).unwrap_err();
-    says(&error, &["mean", "use_global_stats is true"]);
-    let given = onednn::BatchNormalizationInputs {
-        mean: Some(&mean[..]),
-        variance: Some(variance),
-        ..inputs
-    };
-    let by_given = block_on(global.forward(gpu, given)).unwrap();
-    let pairs = by_given.dst.iter().zip(&want.dst);
-    assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-5));
-    assert_eq!(by_given.workspace, None);
-
-    let op = onednn::BatchNormalizationBackward {
-        fuse_norm: onednn::FuseNorm::AddRelu,
-        ..onednn::BatchNormalizationBackward::new(1e-5)
-    };
-    let inputs = onednn::BatchNormalizationBackwardInputs {
-        shape: &SHAPE,
-        src: &tensors.src,
-        mean: &mean[..],
-        variance,
-        diff_dst: &tensors.diff_dst,
-        scale: Some(&tensors.gamma),
-        shift: None,
-        workspace: Some(&mask),
-    };
-    let got = block_on(op.backward(gpu, inputs)).unwrap();
-    let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &want.saved);
-    let args = args.gamma(&tensors.gamma).beta(&tensors.beta).mask(&mask);
-    let grads = block_on(layer.backward(args)).unwrap();
-    assert_eq!(got.diff_src, grads.diff_src);
-    assert_eq!(got.diff_src_1, grads.diff_residual);
-    assert_eq!(got.diff_scale, grads.diff_gamma);
-    let relu = onednn::BatchNormalizationBackward {
-        fuse_norm: onednn::FuseNorm::Relu,
-        ..op
-    };
-    let error = block_on(relu.backward(gpu, inputs)).unwrap_err();
-    says(&error, &["workspace", "fuse_norm_add_relu is false"]);
-
-    let op = directml::BatchNormalizationTraining {
-        fused_activation: Some(directml::FusedActivation::Relu),
-        ..directml::BatchNormalizationTraining::new(1e-5)
-    };
-    let inputs = directml::TrainingInputs {
-        input_dimensions: &SHAPE,
-        scale_dimensions: &[1, 6, 1],
-        input_tensor: &tensors.src,
-        scale_tensor: &tensors.gamma,
-        bias_tensor: &tensors.beta,
-        fused_add_tensor: Some(&tensors.residual),
-    };
-    let got = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!(got.output_tensor, want.dst);
-    let by_channel = |tensor| directml::Parameter {
-        dimensions: &[1, 6, 1],
-        tensor,
-    };
-    let op = directml::BatchNormalization {
-        fused_activation: Some(directml::FusedActivation::Relu),
-        ..directml::BatchNormalization::new(1e-5)
-    };
-    let inputs = directml::BatchNormalizationInputs {
-        input_dimensions: &SHAPE,
-        input_tensor: &tensors.src,
-        mean_tensor: by_channel(&mean[..]),
-        variance_tensor: by_channel(variance),
-        scale_tensor: by_channel(&tensors.gamma),
-        bias_tensor: by_channel(&tensors.beta),
-    };
-    let got = block_on(op.forward(gpu, inputs)).unwrap();
-    let layer = tensors.layer();
-    let dst = computed(&layer, Tensor::Dst);
-    assert!(scaled_error(&got, &after_relu(&dst.values), &dst.scale) <= 1.0);
 }
 
 /// An activation of src and its gradient, by a batch norm that does not change src.

@@ -5,10 +5,6 @@ use crate::common::data::{Problem, assert_close, near};
 use crate::common::errors::says;
 use crate::common::{one, subjects};
 use pollster::block_on;
-use wgpu_norm::operators::directml::{
-    FusedActivation, MeanVarianceNormalization1, MeanVarianceNormalizationInputs, Parameter,
-};
-use wgpu_norm::operators::onnx::MeanVarianceNormalization;
 use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::{
     Activation, Algorithm, AxesNormOptions, Backward, BackwardArgs, DType, DataFormat, Error,
@@ -295,53 +291,4 @@ fn processes_split_the_parameters_of_samples() {
     assert_eq!(ranks(&[2], Tensor::Gamma), Ranks::Same);
     assert_eq!(ranks(&[2], Tensor::DiffGamma), Ranks::Added);
     assert_eq!(ranks(&[2], Tensor::Mean), Ranks::Split);
-}
-
-/// A scale and a bias that are each broadcast along other axes.
-#[test]
-fn mean_variance_normalization() {
-    let x = [0.0_f32, 1.0, 2.0, 5.0];
-    for subject in subjects() {
-        let op = MeanVarianceNormalization1 {
-            fused_activation: Some(FusedActivation::Relu),
-            ..MeanVarianceNormalization1::new(&[1], 1e-12)
-        };
-        let inputs = MeanVarianceNormalizationInputs {
-            input_dimensions: &[1, 2, 2],
-            input_tensor: &x,
-            scale_tensor: Some(Parameter {
-                dimensions: &[1, 2, 1],
-                tensor: &[-1.0, 2.0],
-            }),
-            bias_tensor: Some(Parameter {
-                dimensions: &[1, 1, 2],
-                tensor: &[0.0, -1.0],
-            }),
-        };
-        let dst = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-        near(&dst, &[1.0, 0.0, 2.0, 1.0]);
-        let op = MeanVarianceNormalization {
-            axes: vec![0, -1],
-            ..MeanVarianceNormalization::default()
-        };
-        let y = block_on(op.forward(&subject.gpu, &[1, 2, 2], &x)).unwrap();
-        near(&y, &[-1.0, 1.0, -1.0, 1.0]);
-    }
-    let op = MeanVarianceNormalization1 {
-        normalize_variance: false,
-        ..MeanVarianceNormalization1::new(&[1], 1e-5)
-    };
-    let error = op.operation::<f32>(&[1, 2], None, None).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "NormalizeVariance: expected true, got false"
-    );
-    let op = MeanVarianceNormalization1::new(&[1], 1e-5);
-    let error = op
-        .operation::<f32>(&[3, 2], Some(&[2, 2]), None)
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "gamma: expected size 1 or 3 along axis 0, got 2"
-    );
 }

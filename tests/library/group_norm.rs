@@ -2,7 +2,7 @@
 //! errors. For every kernel with any shape, see verify.rs.
 
 use crate::common::buffers::{Buffers, Room, submit, with};
-use crate::common::data::{Problem, Random, assert_close, close, near};
+use crate::common::data::{Problem, assert_close, close, near};
 use crate::common::errors::{says, still_works};
 use crate::common::{Noop, Subject, one, random_cases, subjects};
 use pollster::block_on;
@@ -343,104 +343,4 @@ fn buffers_of_the_caller() {
     submit(subject, &plan.bind(gpu, &in_place).unwrap());
     let apart = subject.read(buffers.of(Tensor::DiffSrc));
     assert_eq!(apart, subject.read(diff_dst));
-}
-
-/// The operators of other libraries return the layer's results under their own names.
-#[test]
-fn operators_are_the_layer() {
-    use wgpu_norm::operators::{onednn, onnx, pytorch};
-    let gpu = &one(false).gpu;
-    let mut random = Random::new(9);
-    let shape = &[3, 6, 10];
-    let [src, diff_dst]: [Vec<f32>; 2] = [0.5, 0.0].map(|offset| random.vec(180, 1.0, offset));
-    let [gamma, beta]: [Vec<f32>; 2] = [(); 2].map(|()| random.vec(6, 1.0, 0.0));
-    let layer = GpuGroupNorm::new(gpu, GroupNormOptions::new(3, DataFormat::Ncx)).unwrap();
-    let args = ForwardArgs::new(shape, &src).gamma(&gamma).beta(&beta);
-    let want = block_on(layer.forward(args)).unwrap();
-    let args = BackwardArgs::new(shape, &src, &diff_dst, &want.saved);
-    let grads = block_on(layer.backward(args.gamma(&gamma).beta(&beta))).unwrap();
-
-    let op = pytorch::NativeGroupNorm {
-        group: 3,
-        eps: 1e-5,
-    };
-    let inputs = pytorch::NativeGroupNormInputs {
-        input: &src,
-        weight: Some(&gamma[..]),
-        bias: Some(&beta),
-        sizes: *shape,
-    };
-    let saved = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!((&saved.output, &saved.mean), (&want.dst, &want.saved.mean));
-    let op = pytorch::NativeGroupNormBackward {
-        group: 3,
-        output_mask: [true, false, true],
-    };
-    let inputs = pytorch::NativeGroupNormBackwardInputs {
-        grad_out: &diff_dst,
-        input: &src,
-        mean: &saved.mean,
-        rstd: &saved.rstd,
-        weight: Some(&gamma[..]),
-        sizes: *shape,
-    };
-    let outputs = block_on(op.backward(gpu, inputs)).unwrap();
-    near(&outputs.grad_input.unwrap(), &grads.diff_src);
-    assert_eq!(outputs.grad_weight, None);
-    near(
-        &outputs.grad_bias.unwrap(),
-        grads.diff_beta.as_ref().unwrap(),
-    );
-
-    let inputs = onnx::GroupNormalizationInputs {
-        shape,
-        x: &src,
-        scale: &gamma,
-        bias: &beta,
-    };
-    let y = block_on(onnx::GroupNormalization::new(3).forward(gpu, inputs)).unwrap();
-    assert_eq!(y, want.dst);
-    let instance = block_on(onnx::InstanceNormalization::default().forward(gpu, inputs)).unwrap();
-    let of_channels = block_on(onnx::GroupNormalization::new(6).forward(gpu, inputs)).unwrap();
-    assert_eq!(instance, of_channels);
-
-    let op = onednn::GroupNormalization::new(3, 1e-5);
-    let inputs = onednn::GroupNormalizationInputs {
-        shape,
-        src: &src,
-        mean: None,
-        variance: None,
-        scale: Some(&gamma[..]),
-        shift: Some(&beta),
-    };
-    let outputs = block_on(op.forward(gpu, inputs)).unwrap();
-    near(&outputs.dst, &want.dst);
-    let (mean, variance) = (outputs.mean.unwrap(), outputs.variance.unwrap());
-    let global = onednn::GroupNormalization {
-        use_global_stats: true,
-        ..op
-    };
-    let error = block_on(global.forward(gpu, inputs)).unwrap_err();
-    says(&error, &["mean", "use_global_stats"]);
-    let given = onednn::GroupNormalizationInputs {
-        mean: Some(&mean[..]),
-        variance: Some(&variance),
-        ..inputs
-    };
-    let outputs = block_on(global.forward(gpu, given)).unwrap();
-    near(&outputs.dst, &want.dst);
-    assert_eq!(outputs.mean, None);
-    assert!(block_on(op.forward(gpu, given)).is_err());
-    let backward = onednn::GroupNormalizationBackward::new(3, 1e-5);
-    let inputs = onednn::GroupNormalizationBackwardInputs {
-        shape,
-        src: &src,
-        mean: &mean,
-        variance: &variance,
-        diff_dst: &diff_dst,
-        scale: Some(&gamma[..]),
-    };
-    let outputs = block_on(backward.backward(gpu, inputs)).unwrap();
-    near(&outputs.diff_src, &grads.diff_src);
-    near(&outputs.diff_scale.unwrap(), &grads.diff_gamma.unwrap());
 }

@@ -14,7 +14,6 @@ mod devices;
 mod export;
 mod f16_encoder;
 mod forward;
-mod forward_operators;
 mod group_norm;
 mod imports;
 mod layer_norm;

@@ -2,21 +2,7 @@
 
 use crate::operators::*;
 
-inputs! {
-    /// The inputs of [`BatchNormTrainingBackward`], in host memory, in the document's order.
-    BatchNormTrainingBackwardInputs<T, P> {
-        /// Shape of src and diff_dst: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    diff_dst: &'a [T] = DiffDst,
-    mean: &'a [P] = Mean,
-    variance: &'a [P] = Variance,
-    /// Scale of each channel; `[C]`. If absent, gamma is 1.
-    gamma: Option<&'a [P]> = Gamma,
-}
-
-attributes! {
+operator! {
     /// oneDNN Graph's
     /// [`BatchNormTrainingBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnormtrainingbackward.html).
     ///
@@ -52,19 +38,17 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{BatchNormTrainingBackward, BatchNormTrainingBackwardInputs};
+    /// use wgpu_norm::operators::{Inputs, onednn::BatchNormTrainingBackward};
     ///
     /// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
-    /// let inputs = BatchNormTrainingBackwardInputs {
-    ///     shape: &[2, 2], // two samples of two channels
-    ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
-    ///     diff_dst: &[1.0, 0.0, 0.0, 2.0],
-    ///     mean: &[2.0, 4.0],
-    ///     variance: &[1.0, 4.0],
-    ///     gamma: Some(&[1.0, 1.0]),
-    /// };
-    /// let grads = op.backward(&gpu, inputs).await?;
-    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 2], &[1.0_f32, 2.0, 3.0, 6.0]) // two samples of two channels
+    ///     .with("diff_dst", &[2, 2], &[1.0_f32, 0.0, 0.0, 2.0])
+    ///     .with("mean", &[2], &[2.0_f32, 4.0])
+    ///     .with("variance", &[2], &[1.0_f32, 4.0])
+    ///     .with("gamma", &[2], &[1.0_f32, 1.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("diff_beta")?, [1.0, 2.0]);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormTrainingBackward {
@@ -79,6 +63,18 @@ attributes! {
     }
     /// The document's defaults, with all outputs. The document has no default for epsilon.
     new
+    inputs(_) { src: Src, diff_dst: DiffDst, mean: Mean, variance: Variance, gamma: Gamma.optional() }
+    outputs(_) { diff_src: DiffSrc, diff_gamma: DiffGamma, diff_beta: DiffBeta }
+}
+
+impl Definition for BatchNormTrainingBackward {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let all = self.outputs == BatchNormOutputs::All;
+        let pass = Backward::default().with_param_grads(all);
+        let operation = given.operation(Norm::batch(self.data_format), pass, self.epsilon)?;
+        let gamma = operation.gamma && all;
+        Ok(operation.with_params(gamma, false))
+    }
 }
 
 /// The outputs of a [`BatchNormTrainingBackward`]. The document requires both of diff_gamma and diff_beta, or neither.
@@ -92,60 +88,7 @@ pub enum BatchNormOutputs {
     DiffSrc,
 }
 
-impl BatchNormTrainingBackward {
-    /// The operation, with gamma or without. A gamma that is ignored is none of its tensors.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        has_gamma: bool,
-    ) -> Result<Operation, Error> {
-        let norm = batch_norm(self.data_format);
-        let all = self.outputs == BatchNormOutputs::All;
-        let pass = Backward::default().with_param_grads(all);
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma && all, false))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Operation::run_into`].
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormTrainingBackwardInputs<'_, T, P>,
-    ) -> Result<Grads<T, P>, Error> {
-        let operation = self.operation::<T, P>(inputs.shape, inputs.gamma.is_some())?;
-        if let Some(gamma) = inputs.gamma {
-            operation.check_param(Tensor::Gamma, gamma.len())?;
-        }
-        let gamma = inputs.gamma.filter(|_| operation.gamma);
-        let read = BatchNormTrainingBackwardInputs { gamma, ..inputs };
-        Ok(read.call(operation).run::<T, P, P>(gpu).await?.grads())
-    }
-}
-
-inputs! {
-    /// The inputs of [`LayerNormBackward`], in host memory, in the document's order.
-    LayerNormBackwardInputs<T, P> {
-        /// Shape of src and diff_dst: rank 1 to 8.
-        shape: &'a [usize],
-        /// Shift of each normalized position; only with `use_affine`. No gradient depends on its values.
-        beta: Option<&'a [P]>,
-    }
-    src: &'a [T] = Src,
-    diff_dst: &'a [T] = DiffDst,
-    mean: &'a [P] = Mean,
-    variance: &'a [P] = Variance,
-    /// Scale of each normalized position; given exactly when `use_affine` is true.
-    gamma: Option<&'a [P]> = Gamma,
-}
-
-attributes! {
+operator! {
     /// oneDNN Graph's
     /// [`LayerNormBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernormbackward.html).
     ///
@@ -183,20 +126,18 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{LayerNormBackward, LayerNormBackwardInputs};
+    /// use wgpu_norm::operators::{Inputs, onednn::LayerNormBackward};
     ///
     /// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5
-    /// let inputs = LayerNormBackwardInputs {
-    ///     shape: &[2, 2], // two rows
-    ///     src: &[1.0_f32, 3.0, 2.0, 4.0],
-    ///     diff_dst: &[1.0, 0.0, 0.0, 1.0],
-    ///     mean: &[2.0, 3.0],
-    ///     variance: &[1.0, 1.0],
-    ///     gamma: Some(&[1.0, 1.0]),
-    ///     beta: Some(&[0.0, 0.0]),
-    /// };
-    /// let grads = op.backward(&gpu, inputs).await?;
-    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 2], &[1.0_f32, 3.0, 2.0, 4.0]) // two rows
+    ///     .with("diff_dst", &[2, 2], &[1.0_f32, 0.0, 0.0, 1.0])
+    ///     .with("mean", &[2], &[2.0_f32, 3.0])
+    ///     .with("variance", &[2], &[1.0_f32, 1.0])
+    ///     .with("gamma", &[2], &[1.0_f32, 1.0])
+    ///     .with("beta", &[2], &[0.0_f32, 0.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("diff_beta")?, [1.0, 1.0]);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     LayerNormBackward {
@@ -214,6 +155,21 @@ attributes! {
     }
     /// The document's defaults, with all outputs.
     default
+    inputs(op) {
+        src: Src, diff_dst: DiffDst, mean: Mean, variance: Variance,
+        gamma: Gamma.only_if("use_affine", op.use_affine),
+        beta: Beta.optional_if("use_affine", op.use_affine),
+    }
+    outputs(_) { diff_src: DiffSrc, diff_gamma: DiffGamma, diff_beta: DiffBeta }
+}
+
+impl Definition for LayerNormBackward {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let all = self.outputs == LayerNormOutputs::All;
+        let pass = Backward::default().with_param_grads(all);
+        let operation = given.operation(Norm::layer(self.begin_norm_axis), pass, self.epsilon)?;
+        Ok(operation.with_params(self.use_affine, self.use_affine))
+    }
 }
 
 /// The outputs of a [`LayerNormBackward`].
@@ -225,41 +181,4 @@ pub enum LayerNormOutputs {
     /// diff_src alone. With `use_affine` gamma still scales it: the document has no rule like that of
     /// [`BatchNormOutputs::DiffSrc`] here.
     DiffSrc,
-}
-
-impl LayerNormBackward {
-    /// The operation. beta is not among its tensors, since nothing depends on it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape and begin_norm_axis.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-    ) -> Result<Operation, Error> {
-        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
-        let pass = backward(self.outputs == LayerNormOutputs::All);
-        let norm = Norm::Layer { begin_axis };
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] if gamma is missing with `use_affine`, or if gamma or beta is given without it,
-    /// [`Error::Length`] for beta, and those of [`Operation::run_into`].
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: LayerNormBackwardInputs<'_, T, P>,
-    ) -> Result<Grads<T, P>, Error> {
-        let operation = self.operation::<T, P>(inputs.shape)?;
-        exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
-        if let Some(beta) = inputs.beta {
-            exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
-            operation.check_param(Tensor::Beta, beta.len())?;
-        }
-        Ok(inputs.call(operation).run::<T, P, P>(gpu).await?.grads())
-    }
 }

@@ -16,54 +16,22 @@ pub enum FuseNorm {
 
 impl FuseNorm {
     fn epilogue(self) -> Epilogue {
-        let activation = match self {
-            Self::None => Activation::None,
-            Self::Relu | Self::AddRelu => Activation::Relu,
-        };
-        Epilogue::new(residual(self == Self::AddRelu), activation)
+        match self {
+            Self::None => Epilogue::default(),
+            Self::Relu => Epilogue::new(Residual::None, Activation::Relu),
+            Self::AddRelu => Epilogue::new(Residual::After, Activation::Relu),
+        }
     }
 }
 
-inputs! {
-    /// The inputs of [`BatchNormalization`], in host memory.
-    BatchNormalizationInputs<T, P> {
-        /// Shape of src: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    /// `src_1`, of src's shape: given exactly when fuse_norm_add_relu is set.
-    src_1: Option<&'a [T]> = Residual,
-    /// `mean` of each channel: given exactly when use_global_stats is set.
-    mean: Option<&'a [P]> = Mean,
-    /// `variance` of each channel: given exactly when use_global_stats is set.
-    variance: Option<&'a [P]> = Variance,
-    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
-    scale: Option<&'a [P]> = Gamma,
-    /// `shift` of each channel, with the flag use_shift. If absent, it is 0.
-    shift: Option<&'a [P]> = Beta,
-}
-
-outputs! {
-    /// The outputs of [`BatchNormalization`], in host memory.
-    BatchNormalizationOutputs<T, P> from Results<T, P, P> as [T, P]
-    dst: Vec<T> = data(Dst),
-    /// `mean` of each channel; none with use_global_stats, where it is an input.
-    mean: Option<Vec<P>> = statistic(Mean),
-    /// `variance` of each channel, the biased one; none with use_global_stats.
-    variance: Option<Vec<P>> = statistic(Variance),
-    /// `workspace`, with fuse_norm_add_relu and without use_global_stats: a bit for each element, set if it passed the
-    /// ReLU.
-    workspace: Option<Vec<u32>> = mask(),
-}
-
-attributes! {
+operator! {
     /// Forward propagation of oneDNN's primitive [batch
     /// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html).
     ///
     /// y = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of a channel, or are
     /// given; dst = y, unless [`FuseNorm`] says otherwise.
     ///
-    /// | argument | shape | in plans and errors |
+    /// | argument | shape | in plans |
     /// |---|---|---|
     /// | `src` | `(N, C, …)` or `(N, …, C)` | `src` |
     /// | `src_1`, with fuse_norm_add_relu | src's | `residual` |
@@ -85,25 +53,20 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{BatchNormalization, BatchNormalizationInputs, FuseNorm};
+    /// use wgpu_norm::operators::{Inputs, onednn::{BatchNormalization, FuseNorm}};
     ///
     /// let op = BatchNormalization {
     ///     fuse_norm: FuseNorm::AddRelu,
     ///     ..BatchNormalization::new(1e-5)
     /// };
-    /// let inputs = BatchNormalizationInputs::<f32, f32> {
-    ///     shape: &[2, 1, 2],
-    ///     src: &[1.0, 3.0, 1.0, 3.0],
-    ///     src_1: Some(&[0.0, 0.0, 3.0, -3.0]),
-    ///     mean: None,
-    ///     variance: None,
-    ///     scale: None,
-    ///     shift: None,
-    /// };
-    /// let outputs = op.forward(&gpu, inputs).await?;
-    /// assert!((outputs.dst[1] - 1.0).abs() < 1e-4 && (outputs.dst[2] - 2.0).abs() < 1e-4);
-    /// assert_eq!((outputs.dst[0], outputs.dst[3]), (0.0, 0.0));
-    /// assert_eq!(outputs.workspace, Some(vec![0b0110])); // the second and the third passed
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 1, 2], &[1.0_f32, 3.0, 1.0, 3.0])
+    ///     .with("src_1", &[2, 1, 2], &[0.0_f32, 0.0, 3.0, -3.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// let dst: &[f32] = outputs.get("dst")?;
+    /// assert!((dst[1] - 1.0).abs() < 1e-4 && (dst[2] - 2.0).abs() < 1e-4);
+    /// assert_eq!((dst[0], dst[3]), (0.0, 0.0));
+    /// assert_eq!(outputs.mask("workspace")?, [0b0110]); // the second and the third passed
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormalization {
@@ -119,81 +82,29 @@ attributes! {
     }
     /// The primitive without flags, channels first.
     new
+    inputs(op) {
+        src: Src,
+        src_1: Residual.only_if("fuse_norm_add_relu", op.fuse_norm == FuseNorm::AddRelu),
+        mean: Mean.only_if("use_global_stats", op.use_global_stats),
+        variance: Variance.only_if("use_global_stats", op.use_global_stats),
+        scale: Gamma.optional(),
+        shift: Beta.optional(),
+    }
+    outputs(_) { dst: Dst, mean: Mean, variance: Variance, workspace: Mask }
 }
 
-impl BatchNormalization {
-    /// The primitive as an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        use_scale: bool,
-        use_shift: bool,
-    ) -> Result<Operation, Error> {
+impl Definition for BatchNormalization {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
         let (norm, pass) = (
-            batch_norm(self.data_format),
+            Norm::batch(self.data_format),
             by_given(self.use_global_stats),
         );
-        let params = (use_scale, use_shift);
-        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
-        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] unless statistics are given exactly when use_global_stats is set, and src_1 exactly when
-    /// fuse_norm_add_relu is set; and those of [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormalizationInputs<'_, T, P>,
-    ) -> Result<BatchNormalizationOutputs<T, P>, Error> {
-        let (global, adds) = (self.use_global_stats, self.fuse_norm == FuseNorm::AddRelu);
-        exactly("mean", inputs.mean, "use_global_stats", global)?;
-        exactly("variance", inputs.variance, "use_global_stats", global)?;
-        exactly("src_1", inputs.src_1, "fuse_norm_add_relu", adds)?;
-        let (use_scale, use_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
-        let operation = self.operation::<T, P>(inputs.shape, use_scale, use_shift)?;
-        Ok(inputs.call(operation).run::<T, P, P>(gpu).await?.into())
+        let operation = given.operation(norm, pass, self.epsilon)?;
+        Ok(operation.with_epilogue(self.fuse_norm.epilogue()))
     }
 }
 
-inputs! {
-    /// The inputs of [`BatchNormalizationBackward`], in host memory.
-    BatchNormalizationBackwardInputs<T, P> {
-        /// Shape of src and diff_dst: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    mean: &'a [P] = Mean,
-    variance: &'a [P] = Variance,
-    diff_dst: &'a [T] = DiffDst,
-    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
-    scale: Option<&'a [P]> = Gamma,
-    /// The forward pass's `shift` of each channel, if it had one; only with fuse_norm_relu.
-    shift: Option<&'a [P]> = Beta,
-    /// The forward pass's `workspace`: given exactly when fuse_norm_add_relu is set.
-    workspace: Option<&'a [u32]> = Mask,
-}
-
-outputs! {
-    /// The outputs of [`BatchNormalizationBackward`], in host memory.
-    BatchNormalizationBackwardOutputs<T, P> from Results<T, P, P> as [T, P]
-    diff_src: Vec<T> = data(DiffSrc),
-    /// `diff_src_1`: gradient with respect to src_1, with fuse_norm_add_relu.
-    diff_src_1: Option<Vec<T>> = data(DiffResidual),
-    /// `diff_scale`; none for backward_data.
-    diff_scale: Option<Vec<P>> = param(DiffGamma),
-    /// `diff_shift`; none for backward_data.
-    diff_shift: Option<Vec<P>> = param(DiffBeta),
-}
-
-attributes! {
+operator! {
     /// Backward propagation of oneDNN's primitive [batch
     /// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html).
     ///
@@ -202,7 +113,7 @@ attributes! {
     /// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), or with use_global_stats those of
     /// [`Through::Constant`].
     ///
-    /// | argument | shape | in plans and errors |
+    /// | argument | shape | in plans |
     /// |---|---|---|
     /// | `src`, `diff_dst` | `(N, C, …)` or `(N, …, C)` | `src`, `diff_dst` |
     /// | `mean`, `variance` | `(C)` | `mean`, `variance` |
@@ -224,27 +135,21 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{
-    ///     BatchNormalizationBackward, BatchNormalizationBackwardInputs, FuseNorm,
-    /// };
+    /// use wgpu_norm::operators::{Inputs, onednn::{BatchNormalizationBackward, FuseNorm}};
     ///
     /// let op = BatchNormalizationBackward {
     ///     fuse_norm: FuseNorm::AddRelu,
     ///     ..BatchNormalizationBackward::new(1e-5)
     /// };
-    /// let inputs = BatchNormalizationBackwardInputs {
-    ///     shape: &[2, 1, 2],
-    ///     src: &[1.0_f32, 3.0, 1.0, 3.0],
-    ///     mean: &[2.0],
-    ///     variance: &[1.0],
-    ///     diff_dst: &[1.0, 2.0, 4.0, 8.0],
-    ///     scale: None,
-    ///     shift: None,
-    ///     workspace: Some(&[0b0110]),
-    /// };
-    /// let outputs = op.backward(&gpu, inputs).await?;
-    /// assert_eq!(outputs.diff_src_1, Some(vec![0.0, 2.0, 4.0, 0.0]));
-    /// assert_eq!(outputs.diff_shift, Some(vec![6.0]));
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 1, 2], &[1.0_f32, 3.0, 1.0, 3.0])
+    ///     .with("mean", &[1], &[2.0_f32])
+    ///     .with("variance", &[1], &[1.0_f32])
+    ///     .with("diff_dst", &[2, 1, 2], &[1.0_f32, 2.0, 4.0, 8.0])
+    ///     .with_mask("workspace", &[2, 1, 2], &[0b0110]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("diff_src_1")?, [0.0, 2.0, 4.0, 0.0]);
+    /// assert_eq!(outputs.get::<f32>("diff_shift")?, [6.0]);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormalizationBackward {
@@ -262,42 +167,21 @@ attributes! {
     }
     /// The primitive `backward`, without flags, channels first.
     new
+    inputs(op) {
+        src: Src, mean: Mean, variance: Variance, diff_dst: DiffDst,
+        scale: Gamma.optional(),
+        shift: Beta.optional_if("fuse_norm_relu", op.fuse_norm == FuseNorm::Relu),
+        workspace: Mask.only_if("fuse_norm_add_relu", op.fuse_norm == FuseNorm::AddRelu),
+    }
+    outputs(_) { diff_src: DiffSrc, diff_src_1: DiffResidual, diff_scale: DiffGamma, diff_shift: DiffBeta }
 }
 
-impl BatchNormalizationBackward {
-    /// The primitive as an operation; `has_shift` says whether the forward pass had a shift, which matters only with
-    /// fuse_norm_relu.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        use_scale: bool,
-        has_shift: bool,
-    ) -> Result<Operation, Error> {
-        let pass = backward(!self.data_alone).with_through(through(self.use_global_stats));
-        let (norm, params) = (batch_norm(self.data_format), (use_scale, has_shift));
-        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
-        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] for a shift or a workspace that the flags do not allow, and those of
-    /// [`Operation::run_into`].
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormalizationBackwardInputs<'_, T, P>,
-    ) -> Result<BatchNormalizationBackwardOutputs<T, P>, Error> {
-        let adds = self.fuse_norm == FuseNorm::AddRelu;
-        exactly("workspace", inputs.workspace, "fuse_norm_add_relu", adds)?;
-        let (use_scale, has_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
-        let operation = self.operation::<T, P>(inputs.shape, use_scale, has_shift)?;
-        Ok(inputs.call(operation).run::<T, P, P>(gpu).await?.into())
+impl Definition for BatchNormalizationBackward {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let pass = Backward::default()
+            .with_param_grads(!self.data_alone)
+            .with_through(through(self.use_global_stats));
+        let operation = given.operation(Norm::batch(self.data_format), pass, self.epsilon)?;
+        Ok(operation.with_epilogue(self.fuse_norm.epilogue()))
     }
 }

@@ -2,34 +2,7 @@
 
 use crate::operators::*;
 
-inputs! {
-    /// The inputs of [`BatchNormForwardTraining`], in host memory, in the document's order.
-    BatchNormForwardTrainingInputs<T, P> {
-        /// Shape of src: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    /// Running mean of each channel before this batch; `[C]`.
-    mean: &'a [P] = RunningMean,
-    /// Running variance of each channel before this batch; `[C]`.
-    variance: &'a [P] = RunningVariance,
-    /// Scale of each channel; `[C]`. Given with beta or not at all.
-    gamma: Option<&'a [P]> = Gamma,
-    /// Shift of each channel; `[C]`. Given with gamma or not at all.
-    beta: Option<&'a [P]> = Beta,
-}
-
-outputs! {
-    /// The outputs of [`BatchNormForwardTraining`], in host memory, in the document's order.
-    BatchNormForwardTrainingOutputs<T, P> from Results<T, P, P> as [T, P]
-    dst: Vec<T> = data(Dst),
-    running_mean: Vec<P> = statistic(RunningMean),
-    running_variance: Vec<P> = statistic(RunningVariance),
-    batch_mean: Vec<P> = statistic(Mean),
-    batch_variance: Vec<P> = statistic(Variance),
-}
-
-attributes! {
+operator! {
     /// oneDNN Graph's
     /// [`BatchNormForwardTraining`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnormforwardtraining.html).
     ///
@@ -41,7 +14,7 @@ attributes! {
     /// * running_mean = momentum · mean + (1 − momentum) · batch_mean
     /// * running_variance = momentum · variance + (1 − momentum) · batch_variance
     ///
-    /// | index | input | shape | in plans and errors | | index | output | shape | in plans |
+    /// | index | input | shape | in plans | | index | output | shape | in plans |
     /// |---|---|---|---|---|---|---|---|---|
     /// | 0 | `src` | `(N, …, C)` or `(N, C, …)` | `src` | | 0 | `dst` | src's | `dst` |
     /// | 1 | `mean` | `[C]` | `running_mean` | | 1 | `running_mean` | `[C]` | `running_mean` |
@@ -64,24 +37,22 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{BatchNormForwardTraining, BatchNormForwardTrainingInputs};
+    /// use wgpu_norm::operators::{Inputs, onednn::BatchNormForwardTraining};
     ///
     /// let op = BatchNormForwardTraining {
     ///     momentum: Some(0.75),
     ///     ..BatchNormForwardTraining::new(1e-5) // NXC
     /// };
-    /// let inputs = BatchNormForwardTrainingInputs {
-    ///     shape: &[2, 2], // two samples of two channels
-    ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
-    ///     mean: &[0.0, 0.0],
-    ///     variance: &[1.0, 1.0],
-    ///     gamma: Some(&[1.0, 1.0]),
-    ///     beta: Some(&[0.0, 0.0]),
-    /// };
-    /// let outputs = op.forward(&gpu, inputs).await?;
-    /// assert_eq!(outputs.batch_mean, [2.0, 4.0]);
-    /// assert_eq!(outputs.batch_variance, [1.0, 4.0]);
-    /// assert_eq!(outputs.running_mean, [0.5, 1.0]); // a quarter of the batch's
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 2], &[1.0_f32, 2.0, 3.0, 6.0]) // two samples of two channels
+    ///     .with("mean", &[2], &[0.0_f32, 0.0])
+    ///     .with("variance", &[2], &[1.0_f32, 1.0])
+    ///     .with("gamma", &[2], &[1.0_f32, 1.0])
+    ///     .with("beta", &[2], &[0.0_f32, 0.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("batch_mean")?, [2.0, 4.0]);
+    /// assert_eq!(outputs.get::<f32>("batch_variance")?, [1.0, 4.0]);
+    /// assert_eq!(outputs.get::<f32>("running_mean")?, [0.5, 1.0]); // a quarter of the batch's
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormForwardTraining {
@@ -97,71 +68,33 @@ attributes! {
     }
     /// The document's defaults, without momentum. The document has no default for epsilon.
     new
+    inputs(_) {
+        src: Src, mean: RunningMean, variance: RunningVariance,
+        gamma: Gamma.optional(),
+        beta: Beta.optional(),
+    }
+    outputs(_) {
+        dst: Dst, running_mean: RunningMean, running_variance: RunningVariance, batch_mean: Mean,
+        batch_variance: Variance,
+    }
+}
+
+impl Definition for BatchNormForwardTraining {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        given.both([Tensor::Gamma, Tensor::Beta])?;
+        let momentum = match self.momentum {
+            Some(0.0) => return Err(Error::argument("momentum", "a number above 0", 0.0)),
+            momentum => momentum.unwrap_or(MOMENTUM),
+        };
+        let pass = Forward::default().with_running(weighing_the_old(momentum)?);
+        given.operation(Norm::batch(self.data_format), pass, self.epsilon)
+    }
 }
 
 /// The momentum that oneDNN's code uses if it is absent.
 const MOMENTUM: f32 = 0.5;
 
-impl BatchNormForwardTraining {
-    /// The operation; `has_gamma_and_beta` says whether both are given or neither.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        has_gamma_and_beta: bool,
-    ) -> Result<Operation, Error> {
-        let affine = has_gamma_and_beta;
-        let (norm, params) = (batch_norm(self.data_format), (affine, affine));
-        let pass = Forward::default().with_running(self.update()?);
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] for momentum, or if one of gamma and beta is given without the other, and those of
-    /// [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormForwardTrainingInputs<'_, T, P>,
-    ) -> Result<BatchNormForwardTrainingOutputs<T, P>, Error> {
-        let affine = inputs.gamma.is_some() || inputs.beta.is_some();
-        if affine {
-            required("gamma", "as beta is given", inputs.gamma)?;
-            required("beta", "as gamma is given", inputs.beta)?;
-        }
-        let operation = self.operation::<T, P>(inputs.shape, affine)?;
-        let call = inputs.call(operation);
-        Ok(call.run::<T, P, P>(gpu).await?.into())
-    }
-
-    fn update(&self) -> Result<RunningUpdate, Error> {
-        match self.momentum {
-            Some(0.0) => Err(Error::argument("momentum", "a number above 0", 0.0)),
-            momentum => weighing_the_old(momentum.unwrap_or(MOMENTUM)),
-        }
-    }
-}
-
-inputs! {
-    /// The inputs of [`BatchNormInference`], in host memory, in the document's order.
-    BatchNormInferenceInputs<T, P> {
-        /// Shape of src: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    gamma: &'a [P] = Gamma,
-    beta: &'a [P] = Beta,
-    mean: &'a [P] = Mean,
-    variance: &'a [P] = Variance,
-}
-
-attributes! {
+operator! {
     /// oneDNN Graph's
     /// [`BatchNormInference`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnorminference.html):
     /// dst = gamma · (src − mean) / √(variance + epsilon) + beta.
@@ -186,18 +119,17 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{BatchNormInference, BatchNormInferenceInputs};
+    /// use wgpu_norm::operators::{Inputs, onednn::BatchNormInference};
     ///
     /// let op = BatchNormInference::new(1e-5); // NXC
-    /// let inputs = BatchNormInferenceInputs {
-    ///     shape: &[2, 2], // two samples of two channels
-    ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
-    ///     gamma: &[1.0, 2.0],
-    ///     beta: &[0.0, 5.0],
-    ///     mean: &[2.0, 4.0],
-    ///     variance: &[1.0, 4.0],
-    /// };
-    /// let dst = op.forward(&gpu, inputs).await?;
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 2], &[1.0_f32, 2.0, 3.0, 6.0]) // two samples of two channels
+    ///     .with("gamma", &[2], &[1.0_f32, 2.0])
+    ///     .with("beta", &[2], &[0.0_f32, 5.0])
+    ///     .with("mean", &[2], &[2.0_f32, 4.0])
+    ///     .with("variance", &[2], &[1.0_f32, 4.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// let dst: &[f32] = outputs.get("dst")?;
     /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 7.0).abs() < 1e-4);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
@@ -211,61 +143,17 @@ attributes! {
     }
     /// The document's defaults. The document has no default for epsilon.
     new
+    inputs(_) { src: Src, gamma: Gamma, beta: Beta, mean: Mean, variance: Variance }
+    outputs(_) { dst: Dst }
 }
 
-impl BatchNormInference {
-    /// The operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-    ) -> Result<Operation, Error> {
-        let (norm, pass) = (batch_norm(self.data_format), Pass::Inference);
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, (true, true))
-    }
-
-    /// Computes dst from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormInferenceInputs<'_, T, P>,
-    ) -> Result<Vec<T>, Error> {
-        let call = inputs.call(self.operation::<T, P>(inputs.shape)?);
-        Ok(call.run::<T, P, P>(gpu).await?.dst())
+impl Definition for BatchNormInference {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        given.operation(Norm::batch(self.data_format), Pass::Inference, self.epsilon)
     }
 }
 
-inputs! {
-    /// The inputs of [`LayerNorm`], in host memory, in the document's order.
-    LayerNormInputs<T, P> {
-        /// Shape of src: rank 1 to 8.
-        shape: &'a [usize],
-    }
-    src: &'a [T] = Src,
-    /// Scale of each normalized position; given exactly when `use_affine` is true.
-    gamma: Option<&'a [P]> = Gamma,
-    /// Shift of each normalized position; given exactly when `use_affine` is true.
-    beta: Option<&'a [P]> = Beta,
-}
-
-outputs! {
-    /// The outputs of [`LayerNorm`] and [`GroupNormalization`](super::GroupNormalization), in host memory.
-    NormOutputs<T, P> from Results<T, P, P> as [T, P]
-    dst: Vec<T> = data(Dst),
-    /// Of each row, or of each sample's group; none without `keep_stats`, or where they are inputs.
-    mean: Option<Vec<P>> = statistic(Mean),
-    /// The biased variance, likewise.
-    variance: Option<Vec<P>> = statistic(Variance),
-}
-
-attributes! {
+operator! {
     /// oneDNN Graph's
     /// [`LayerNorm`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernorm.html).
     ///
@@ -294,18 +182,17 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onednn::{LayerNorm, LayerNormInputs};
+    /// use wgpu_norm::operators::{Inputs, onednn::LayerNorm};
     ///
     /// let op = LayerNorm::default(); // the last axis, affine, with statistics, epsilon 1e-5
-    /// let inputs = LayerNormInputs {
-    ///     shape: &[2, 2], // two rows
-    ///     src: &[1.0_f32, 3.0, 2.0, 4.0],
-    ///     gamma: Some(&[1.0, 2.0]),
-    ///     beta: Some(&[0.0, 5.0]),
-    /// };
-    /// let outputs = op.forward(&gpu, inputs).await?;
-    /// assert_eq!(outputs.mean, Some(vec![2.0, 3.0]));
-    /// assert!((outputs.dst[0] + 1.0).abs() < 1e-4 && (outputs.dst[3] - 7.0).abs() < 1e-4);
+    /// let inputs = Inputs::new()
+    ///     .with("src", &[2, 2], &[1.0_f32, 3.0, 2.0, 4.0]) // two rows
+    ///     .with("gamma", &[2], &[1.0_f32, 2.0])
+    ///     .with("beta", &[2], &[0.0_f32, 5.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("mean")?, [2.0, 3.0]);
+    /// let dst: &[f32] = outputs.get("dst")?;
+    /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 7.0).abs() < 1e-4);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     LayerNorm {
@@ -323,37 +210,17 @@ attributes! {
     }
     /// The document's defaults.
     default
+    inputs(op) {
+        src: Src,
+        gamma: Gamma.only_if("use_affine", op.use_affine),
+        beta: Beta.only_if("use_affine", op.use_affine),
+    }
+    outputs(_) { dst: Dst, mean: Mean, variance: Variance }
 }
 
-impl LayerNorm {
-    /// The operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape and begin_norm_axis.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-    ) -> Result<Operation, Error> {
-        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
-        let (norm, pass) = (Norm::Layer { begin_axis }, forward(self.keep_stats));
-        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] for gamma or beta missing with `use_affine` or given without it, and those of
-    /// [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: LayerNormInputs<'_, T, P>,
-    ) -> Result<NormOutputs<T, P>, Error> {
-        exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
-        exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
-        let call = inputs.call(self.operation::<T, P>(inputs.shape)?);
-        Ok(call.run::<T, P, P>(gpu).await?.into())
+impl Definition for LayerNorm {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let norm = Norm::layer(self.begin_norm_axis);
+        given.operation(norm, forward(self.keep_stats), self.epsilon)
     }
 }

@@ -2,32 +2,7 @@
 
 use crate::operators::*;
 
-inputs! {
-    /// The inputs of [`BatchNormalization`], in host memory, in the document's order.
-    BatchNormalizationInputs<T, P, S> {
-        /// Shape of X: `(N, C, D1, …)`, rank 1 to 8. With rank 1 it is `(N)`, and C is 1.
-        shape: &'a [usize],
-        /// `input_mean` of each channel: the running mean; in inference the one to normalize by.
-        input_mean: &'a [S],
-        /// `input_var` of each channel, likewise.
-        input_var: &'a [S],
-    }
-    x: &'a [T] = Src,
-    scale: &'a [P] = Gamma,
-    b: &'a [P] = Beta,
-}
-
-outputs! {
-    /// The outputs of [`BatchNormalization`], in host memory, in the document's order.
-    BatchNormalizationOutputs<T, S> from Results<T, P, S> as [T, P, S]
-    y: Vec<T> = data(Dst),
-    /// In training only.
-    running_mean: Option<Vec<S>> = statistic(RunningMean),
-    /// In training only.
-    running_var: Option<Vec<S>> = statistic(RunningVariance),
-}
-
-attributes! {
+operator! {
     /// ONNX's [`BatchNormalization`](https://onnx.ai/onnx/operators/onnx__BatchNormalization.html) of opset 15.
     ///
     /// With `training_mode`, m elements in a channel, current_mean = Σ X / m and current_var = Σ (X − current_mean)² / m:
@@ -38,7 +13,7 @@ attributes! {
     ///
     /// Without `training_mode`, Y = (X − input_mean) / √(input_var + epsilon) · scale + B.
     ///
-    /// | index | input | type | shape | in plans and errors |
+    /// | index | input | type | shape | in plans |
     /// |---|---|---|---|---|
     /// | 0 | `X` | T | `(N, C, D1, …)` | `src` |
     /// | 1 | `scale` | T1 | `[C]` | `gamma` |
@@ -65,22 +40,20 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onnx::{BatchNormalization, BatchNormalizationInputs};
+    /// use wgpu_norm::operators::{Inputs, onnx::BatchNormalization};
     ///
     /// let op = BatchNormalization {
     ///     training_mode: true,
     ///     ..BatchNormalization::default() // epsilon 1e-5, momentum 0.9
     /// };
-    /// let inputs = BatchNormalizationInputs {
-    ///     shape: &[2, 1, 2], // two samples of one channel with two elements
-    ///     x: &[1.0_f32, 2.0, 3.0, 4.0],
-    ///     scale: &[1.0_f32],
-    ///     b: &[0.0],
-    ///     input_mean: &[0.0_f32],
-    ///     input_var: &[1.0],
-    /// };
-    /// let outputs = op.forward(&gpu, inputs).await?;
-    /// let (mean, var) = (outputs.running_mean.unwrap_or_default(), outputs.running_var.unwrap_or_default());
+    /// let inputs = Inputs::new()
+    ///     .with("X", &[2, 1, 2], &[1.0_f32, 2.0, 3.0, 4.0]) // two samples of one channel
+    ///     .with("scale", &[1], &[1.0_f32])
+    ///     .with("B", &[1], &[0.0_f32])
+    ///     .with("input_mean", &[1], &[0.0_f32])
+    ///     .with("input_var", &[1], &[1.0_f32]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// let (mean, var) = (outputs.get::<f32>("running_mean")?, outputs.get::<f32>("running_var")?);
     /// assert!((mean[0] - 0.25).abs() < 1e-6); // a tenth of 2.5
     /// assert!((var[0] - 1.025).abs() < 1e-6); // nine tenths of 1, one of 1.25
     /// # Ok::<(), Error>(()) }).unwrap();
@@ -96,48 +69,27 @@ attributes! {
     }
     /// The document's defaults.
     default
-}
-
-/// `(N)` has one channel: it is `(N, 1)`.
-fn with_channels(shape: &[usize]) -> Cow<'_, [usize]> {
-    match *shape {
-        [samples] => Cow::Owned(vec![samples, 1]),
-        _ => Cow::Borrowed(shape),
+    inputs(op) {
+        X: Src, scale: Gamma, B: Beta,
+        input_mean: RunningMean.constant_if(!op.training_mode),
+        input_var: RunningVariance.constant_if(!op.training_mode),
     }
+    outputs(_) { Y: Dst, running_mean: RunningMean, running_var: RunningVariance }
 }
 
-impl BatchNormalization {
-    /// The operator as an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, [`Error::StatisticsDType`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-    ) -> Result<Operation, Error> {
-        let pass = match self.training_mode {
-            true => Forward::default()
+impl Definition for BatchNormalization {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let pass = if self.training_mode {
+            Forward::default()
                 .with_running(weighing_the_old(self.momentum)?)
-                .into(),
-            false => Pass::Inference,
+                .into()
+        } else {
+            Pass::Inference
         };
-        let (norm, shape) = (batch_norm(DataFormat::Ncx), with_channels(shape));
-        operation::<T, P, S>(norm, pass, &shape, self.epsilon, (true, true))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`operation`](Self::operation) and [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: BatchNormalizationInputs<'_, T, P, S>,
-    ) -> Result<BatchNormalizationOutputs<T, S>, Error> {
-        let call = inputs.call(self.operation::<T, P, S>(inputs.shape)?);
-        let call = call.statistics(inputs.input_mean, inputs.input_var);
-        Ok(call.run::<T, P, S>(gpu).await?.into())
+        let mut operation = given.operation(Norm::batch(DataFormat::Ncx), pass, self.epsilon)?;
+        if operation.shape.len() == 1 {
+            operation.shape.push(1); // (N) has one channel.
+        }
+        Ok(operation)
     }
 }

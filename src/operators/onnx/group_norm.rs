@@ -2,23 +2,12 @@
 
 use crate::operators::*;
 
-inputs! {
-    /// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
-    GroupNormalizationInputs<T> {
-        /// Shape of X, `(N, C, …)`: rank 2 to 8.
-        shape: &'a [usize],
-    }
-    x: &'a [T] = Src,
-    scale: &'a [T] = Gamma,
-    bias: &'a [T] = Beta,
-}
-
-attributes! {
+operator! {
     /// ONNX's [`GroupNormalization`](https://onnx.ai/onnx/operators/onnx__GroupNormalization.html) of opset 21:
     /// Y = scale · (X − mean) / √(variance + epsilon) + bias, with mean and biased variance of C/num_groups adjacent
     /// channels of a sample.
     ///
-    /// | index | input | type | shape | in plans and errors |
+    /// | index | input | type | shape | in plans |
     /// |---|---|---|---|---|
     /// | 0 | `X` | T | `(N, C, …)` | `src` |
     /// | 1 | `scale` | T | `[C]` | `gamma` |
@@ -37,16 +26,15 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onnx::{GroupNormalization, GroupNormalizationInputs};
+    /// use wgpu_norm::operators::{Inputs, onnx::GroupNormalization};
     ///
     /// let op = GroupNormalization::new(2); // epsilon 1e-5
-    /// let inputs = GroupNormalizationInputs {
-    ///     shape: &[1, 4, 1],
-    ///     x: &[1.0_f32, 3.0, 10.0, 30.0],
-    ///     scale: &[1.0, 1.0, 1.0, 2.0],
-    ///     bias: &[0.0, 0.0, 0.0, 5.0],
-    /// };
-    /// let y = op.forward(&gpu, inputs).await?;
+    /// let inputs = Inputs::new()
+    ///     .with("X", &[1, 4, 1], &[1.0_f32, 3.0, 10.0, 30.0])
+    ///     .with("scale", &[4], &[1.0_f32, 1.0, 1.0, 2.0])
+    ///     .with("bias", &[4], &[0.0_f32, 0.0, 0.0, 5.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// let y: &[f32] = outputs.get("Y")?;
     /// assert!((y[0] + 1.0).abs() < 1e-4 && (y[3] - 7.0).abs() < 1e-4);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
@@ -59,41 +47,23 @@ attributes! {
     }
     /// The document's defaults.
     new
+    inputs(_) { X: Src, scale: Gamma, bias: Beta }
+    outputs(_) { Y: Dst }
 }
 
-impl GroupNormalization {
-    /// The operator as an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape and num_groups.
-    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        let (groups, format) = (self.num_groups, DataFormat::Ncx);
-        let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
-        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
-    }
-
-    /// Computes Y from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Operation::run_into`].
-    pub async fn forward<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: GroupNormalizationInputs<'_, T>,
-    ) -> Result<Vec<T>, Error> {
-        let call = inputs.call(self.operation::<T>(inputs.shape)?);
-        Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
+impl Definition for GroupNormalization {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let norm = Norm::group(self.num_groups, DataFormat::Ncx);
+        given.operation_with_sums(norm, Forward::default(), self.epsilon)
     }
 }
 
-attributes! {
+operator! {
     /// ONNX's [`InstanceNormalization`](https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html) of opset 22:
     /// output = scale · (input − mean) / √(variance + epsilon) + B, with mean and biased variance of each channel of each
     /// sample.
     ///
-    /// | index | input | type | shape | in plans and errors |
+    /// | index | input | type | shape | in plans |
     /// |---|---|---|---|---|
     /// | 0 | `input` | T | `(N, C, …)` | `src` |
     /// | 1 | `scale` | T | `[C]` | `gamma` |
@@ -110,16 +80,15 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::onnx::{GroupNormalizationInputs, InstanceNormalization};
+    /// use wgpu_norm::operators::{Inputs, onnx::InstanceNormalization};
     ///
     /// let op = InstanceNormalization::default(); // epsilon 1e-5
-    /// let inputs = GroupNormalizationInputs {
-    ///     shape: &[1, 2, 2],
-    ///     x: &[1.0_f32, 3.0, 10.0, 30.0],
-    ///     scale: &[1.0, 2.0],
-    ///     bias: &[0.0, 5.0],
-    /// };
-    /// let output = op.forward(&gpu, inputs).await?;
+    /// let inputs = Inputs::new()
+    ///     .with("input", &[1, 2, 2], &[1.0_f32, 3.0, 10.0, 30.0])
+    ///     .with("scale", &[2], &[1.0_f32, 2.0])
+    ///     .with("B", &[2], &[0.0_f32, 5.0]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// let output: &[f32] = outputs.get("output")?;
     /// assert!((output[0] + 1.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
@@ -130,31 +99,13 @@ attributes! {
     }
     /// The document's default.
     default
+    inputs(_) { input: Src, scale: Gamma, B: Beta }
+    outputs(_) { output: Dst }
 }
 
-impl InstanceNormalization {
-    /// The operator as an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        let format = DataFormat::Ncx;
-        let (norm, pass) = (Norm::Instance { format }, Forward::default());
-        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
-    }
-
-    /// Computes the output from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Operation::run_into`].
-    pub async fn forward<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: GroupNormalizationInputs<'_, T>,
-    ) -> Result<Vec<T>, Error> {
-        let call = inputs.call(self.operation::<T>(inputs.shape)?);
-        Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
+impl Definition for InstanceNormalization {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        let norm = Norm::instance(DataFormat::Ncx);
+        given.operation_with_sums(norm, Forward::default(), self.epsilon)
     }
 }

@@ -6,10 +6,8 @@ mod batch_norm;
 mod group_norm;
 mod layer_norm;
 mod mean_variance;
-mod parameters;
 
 pub use batch_norm::*;
 pub use group_norm::*;
 pub use layer_norm::*;
 pub use mean_variance::*;
-pub use parameters::Parameter;

@@ -2,35 +2,7 @@
 
 use super::*;
 
-/// The inputs of [`NativeBatchNorm`], in host memory, in PyTorch's order.
-#[derive(Debug)]
-pub struct NativeBatchNormInputs<'a, T: Element, P> {
-    /// Shape of input: `(N, C, …)`, rank 2 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// Scale of each channel; `[C]`. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
-    /// Shift of each channel; `[C]`. If absent, bias is 0.
-    pub bias: Option<&'a [P]>,
-    /// Running mean of each channel; `[C]`. Updated in place in training; given if and only if running_var is.
-    pub running_mean: Option<&'a mut [T::Sum]>,
-    /// Running variance of each channel; `[C]`, likewise.
-    pub running_var: Option<&'a mut [T::Sum]>,
-}
-
-/// The outputs of [`NativeBatchNorm`], in host memory, in PyTorch's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeBatchNormOutputs<T, S> {
-    /// The layer's output, of input's shape.
-    pub output: Vec<T>,
-    /// Mean of each channel in this batch; empty without `training`.
-    pub save_mean: Vec<S>,
-    /// 1/√(variance + eps) of each channel, with the biased variance of this batch; empty without `training`.
-    pub save_invstd: Vec<S>,
-}
-
-attributes! {
+operator! {
     /// PyTorch's `native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)`, which
     /// [`BatchNorm2d`](https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html) and similar layers run.
     ///
@@ -45,7 +17,7 @@ attributes! {
     /// f is momentum, or 1/num_batches_tracked if momentum is none. Without `training`
     /// output = weight · (input − running_mean) / √(running_var + eps) + bias.
     ///
-    /// | | argument | shape | in plans and errors |
+    /// | | argument | shape | in plans |
     /// |---|---|---|---|
     /// | 0 | `input` | `(N, C, …)` | `src` |
     /// | 1 | `weight`, optional | `[C]` | `gamma` |
@@ -73,22 +45,20 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::pytorch::{NativeBatchNorm, NativeBatchNormInputs};
+    /// use wgpu_norm::operators::{Inputs, pytorch::NativeBatchNorm};
     ///
-    /// let (mut running_mean, mut running_var) = ([0.0], [1.0]);
     /// let op = NativeBatchNorm::default(); // training, momentum 0.1, eps 1e-5
-    /// let inputs = NativeBatchNormInputs {
-    ///     shape: &[2, 1, 2], // two samples of one channel with two elements
-    ///     input: &[1.0_f32, 2.0, 3.0, 4.0],
-    ///     weight: Some(&[1.0_f32]),
-    ///     bias: Some(&[0.0]),
-    ///     running_mean: Some(&mut running_mean),
-    ///     running_var: Some(&mut running_var),
-    /// };
-    /// let outputs = op.forward(&gpu, inputs).await?;
-    /// assert_eq!(outputs.save_mean, [2.5]);
-    /// assert!((running_mean[0] - 0.25).abs() < 1e-6);
-    /// assert!((running_var[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
+    /// let inputs = Inputs::new()
+    ///     .with("input", &[2, 1, 2], &[1.0_f32, 2.0, 3.0, 4.0]) // two samples of one channel
+    ///     .with("weight", &[1], &[1.0_f32])
+    ///     .with("bias", &[1], &[0.0_f32])
+    ///     .with("running_mean", &[1], &[0.0_f32])
+    ///     .with("running_var", &[1], &[1.0_f32]);
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("save_mean")?, [2.5]);
+    /// let (mean, var) = (outputs.get::<f32>("running_mean")?, outputs.get::<f32>("running_var")?);
+    /// assert!((mean[0] - 0.25).abs() < 1e-6);
+    /// assert!((var[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     NativeBatchNorm {
@@ -105,72 +75,33 @@ attributes! {
     }
     /// Training, with the defaults of PyTorch's layers: momentum 0.1, eps 1e-5.
     default
+    inputs(op) {
+        input: Src,
+        weight: Gamma.optional(),
+        bias: Beta.optional(),
+        running_mean: RunningMean.constant_if(!op.training).required_if("without training", !op.training),
+        running_var: RunningVariance.constant_if(!op.training).required_if("without training", !op.training),
+    }
+    outputs(_) {
+        output: Dst, save_mean: Mean,
+        save_invstd: Variance.inverse(),
+        running_mean: RunningMean, running_var: RunningVariance,
+    }
+}
+
+impl Definition for NativeBatchNorm {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
+        given.both([Tensor::RunningMean, Tensor::RunningVariance])?;
+        let pass = match (self.training, given.has(Tensor::RunningMean)) {
+            (true, true) => Forward::default().with_running(self.update()?).into(),
+            (true, false) => Forward::default().into(),
+            (false, _) => Pass::Inference,
+        };
+        given.operation_with_sums(Norm::batch(DataFormat::Ncx), pass, self.eps)
+    }
 }
 
 impl NativeBatchNorm {
-    /// The operator as an operation. If momentum is none, the operation holds for one value of num_batches_tracked:
-    /// make another one for the next, plans are cheap.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or no running statistics without
-    /// training; and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        has_weight: bool,
-        has_bias: bool,
-        has_running: bool,
-    ) -> Result<Operation, Error> {
-        let pass = match (self.training, has_running) {
-            (true, true) => Forward::default().with_running(self.update()?).into(),
-            (true, false) => Forward::default().into(),
-            (false, given) => {
-                let pass = given.then_some(Pass::Inference);
-                required("running_mean", "without training", pass)?
-            }
-        };
-        let (norm, params) = (batch_norm(DataFormat::Ncx), (has_weight, has_bias));
-        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, params)
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] if running_mean or running_var is missing, and those of [`operation`](Self::operation) and
-    /// [`Operation::run_into`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: NativeBatchNormInputs<'_, T, P>,
-    ) -> Result<NativeBatchNormOutputs<T, T::Sum>, Error> {
-        let (mean, variance) = (inputs.running_mean, inputs.running_var);
-        let has_running = mean.is_some() || variance.is_some();
-        if has_running || !self.training {
-            let [of_mean, of_variance] = match self.training {
-                true => ["as running_var is given", "as running_mean is given"],
-                false => ["without training"; 2],
-            };
-            required("running_mean", of_mean, mean.as_ref())?;
-            required("running_var", of_variance, variance.as_ref())?;
-        }
-        let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
-        let operation = self.operation::<T, P>(inputs.shape, weight, bias, has_running)?;
-        let call = Call::new(operation, inputs.input)
-            .params(inputs.weight, inputs.bias)
-            .statistics(mean.as_deref(), variance.as_deref());
-        let mut results = call.run::<T, P, T::Sum>(gpu).await?;
-        let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
-        update(mean, statistic(Tensor::RunningMean));
-        update(variance, statistic(Tensor::RunningVariance));
-        Ok(NativeBatchNormOutputs {
-            save_mean: statistic(Tensor::Mean),
-            save_invstd: inverse_deviations(statistic(Tensor::Variance), self.eps),
-            output: results.dst(),
-        })
-    }
-
     fn update(&self) -> Result<RunningUpdate, Error> {
         let weight = match (self.momentum, self.num_batches_tracked) {
             (Some(momentum), _) => check_momentum(momentum)?,
@@ -181,42 +112,11 @@ impl NativeBatchNorm {
                 return Err(Error::argument("num_batches_tracked", expected, got));
             }
         };
-        Ok(RunningUpdate {
-            weight,
-            variance: RunningVariance::Unbiased,
-        })
+        Ok(RunningUpdate::new(weight, RunningVariance::Unbiased))
     }
 }
 
-/// Replaces the given running statistics by the updated ones.
-fn update<S>(old: Option<&mut [S]>, new: Vec<S>) {
-    for (old, new) in old.into_iter().flatten().zip(new) {
-        *old = new;
-    }
-}
-
-/// The inputs of [`NativeBatchNormBackward`], in host memory, in PyTorch's order.
-#[derive(Clone, Copy, Debug)]
-pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
-    /// Shape of input and grad_out: `(N, C, …)`, rank 2 to 8.
-    pub shape: &'a [usize],
-    /// Gradient of the loss with respect to the layer's output.
-    pub grad_out: &'a [T],
-    /// The layer's input.
-    pub input: &'a [T],
-    /// Scale of each channel; `[C]`. If absent, weight is 1.
-    pub weight: Option<&'a [P]>,
-    /// Running mean of each channel; `[C]`. Required without `train`, and not read with it.
-    pub running_mean: Option<&'a [T::Sum]>,
-    /// Running variance of each channel; `[C]`, likewise.
-    pub running_var: Option<&'a [T::Sum]>,
-    /// The forward pass's output; `[C]`. Required with `train`, and not read without it.
-    pub save_mean: Option<&'a [T::Sum]>,
-    /// The forward pass's output; `[C]`, likewise.
-    pub save_invstd: Option<&'a [T::Sum]>,
-}
-
-attributes! {
+operator! {
     /// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
     /// train, eps, output_mask)`.
     ///
@@ -230,7 +130,7 @@ attributes! {
     /// Without `train` mean is running_mean, r is 1/√(running_var + eps), and both are constants:
     /// grad_input = weight · r · grad_out.
     ///
-    /// | | argument | shape | in plans and errors |
+    /// | | argument | shape | in plans |
     /// |---|---|---|---|
     /// | 0 | `grad_out` | input's | `diff_dst` |
     /// | 1 | `input` | `(N, C, …)` | `src` |
@@ -259,21 +159,17 @@ attributes! {
     /// # use wgpu_norm::{Error, GpuContext};
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// use wgpu_norm::operators::pytorch::{NativeBatchNormBackward, NativeBatchNormBackwardInputs};
+    /// use wgpu_norm::operators::{Inputs, pytorch::NativeBatchNormBackward};
     ///
     /// let op = NativeBatchNormBackward::default(); // train, eps 1e-5, all outputs
-    /// let inputs = NativeBatchNormBackwardInputs {
-    ///     shape: &[2, 1, 2], // two samples of one channel with two elements
-    ///     grad_out: &[0.0, 1.0, 0.0, 1.0],
-    ///     input: &[1.0_f32, 2.0, 3.0, 4.0],
-    ///     weight: Some(&[1.0_f32]),
-    ///     running_mean: None,
-    ///     running_var: None,
-    ///     save_mean: Some(&[2.5]),
-    ///     save_invstd: Some(&[0.894_423_6]), // 1/√(1.25 + eps)
-    /// };
-    /// let outputs = op.backward(&gpu, inputs).await?;
-    /// assert_eq!(outputs.grad_bias, Some(vec![2.0]));
+    /// let inputs = Inputs::new()
+    ///     .with("grad_out", &[2, 1, 2], &[0.0_f32, 1.0, 0.0, 1.0])
+    ///     .with("input", &[2, 1, 2], &[1.0_f32, 2.0, 3.0, 4.0]) // two samples of one channel
+    ///     .with("weight", &[1], &[1.0_f32])
+    ///     .with("save_mean", &[1], &[2.5_f32])
+    ///     .with("save_invstd", &[1], &[0.894_423_6_f32]); // 1/√(1.25 + eps)
+    /// let outputs = op.run(&gpu, &inputs).await?;
+    /// assert_eq!(outputs.get::<f32>("grad_bias")?, [2.0]);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     NativeBatchNormBackward {
@@ -287,51 +183,24 @@ attributes! {
     }
     /// Training, eps 1e-5 as in PyTorch's layers, all outputs.
     default
+    inputs(op) {
+        grad_out: DiffDst, input: Src,
+        weight: Gamma.optional(),
+        running_mean: Mean.read_if("without train", !op.train),
+        running_var: Variance.read_if("without train", !op.train),
+        save_mean: Mean.read_if("with train", op.train),
+        save_invstd: Variance.inverse().read_if("with train", op.train),
+    }
+    outputs(op) {
+        grad_input: DiffSrc.selected(0, op.output_mask),
+        grad_weight: DiffGamma.selected(1, op.output_mask),
+        grad_bias: DiffBeta.selected(2, op.output_mask),
+    }
 }
 
-impl NativeBatchNormBackward {
-    /// The operator as an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and errors in the shape.
-    pub fn operation<T: Element, P: ParamOf<T>>(
-        &self,
-        shape: &[usize],
-        has_weight: bool,
-    ) -> Result<Operation, Error> {
-        let norm = batch_norm(DataFormat::Ncx);
+impl Definition for NativeBatchNormBackward {
+    fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
         let pass = masked(self.output_mask).with_through(through(!self.train));
-        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
-    }
-
-    /// Computes the outputs from tensors in host memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Argument`] if statistics are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
-    /// those of [`Operation::run_into`].
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        inputs: NativeBatchNormBackwardInputs<'_, T, P>,
-    ) -> Result<GradOutputs<T, P>, Error> {
-        let (mean, variance) = if self.train {
-            let mean = required("save_mean", "with train", inputs.save_mean)?;
-            let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
-            let variance = variances("save_invstd", invstd, self.eps)?;
-            (mean, Cow::Owned(variance))
-        } else {
-            let mean = required("running_mean", "without train", inputs.running_mean)?;
-            let variance = required("running_var", "without train", inputs.running_var)?;
-            (mean, Cow::Borrowed(variance))
-        };
-        let operation = self.operation::<T, P>(inputs.shape, inputs.weight.is_some())?;
-        let call = Call::new(operation, inputs.input)
-            .with(Tensor::DiffDst, inputs.grad_out)
-            .with(Tensor::Gamma, inputs.weight)
-            .statistics(mean, &*variance);
-        let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
-        Ok(GradOutputs::masked(grads, self.output_mask))
+        given.operation_with_sums(Norm::batch(DataFormat::Ncx), pass, self.eps)
     }
 }

@@ -1,0 +1,199 @@
+//! The inputs that a caller gives, checked against the table of an operator.
+
+use super::inputs::{Input, Inputs};
+use super::row::{Presence, Row};
+use crate::geometry::{check_length, elements};
+use crate::{DType, DTypes, Error, Format, Norm, Operation, Pass, Tensor};
+
+/// An operator's inputs, each with its row of the table.
+pub(super) struct Given<'a> {
+    /// The shape of src.
+    pub shape: &'a [usize],
+    rows: Vec<(Row, Option<Input<'a>>)>,
+}
+
+/// An input that is given, and its name in the document.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub name: &'static str,
+    pub input: Input<'a>,
+}
+
+impl<'a> Given<'a> {
+    /// Finds each input's row. If all are given, those that are required must be there.
+    pub fn new(table: Vec<Row>, inputs: &Inputs<'a>, all: bool) -> Result<Self, Error> {
+        let named = |name| move |input: &&Input<'a>| input.name == name;
+        let known = |input: &&Input<'a>| table.iter().any(|row| row.name == input.name);
+        if let Some(unknown) = inputs.tensors.iter().find(|input| !known(input)) {
+            let names: Vec<_> = table.iter().map(|row| row.name).collect();
+            return Err(Error::argument("input", names.join(", "), unknown.name));
+        }
+        let mut rows = Vec::new();
+        for row in table {
+            let name = row.name;
+            let mut found = inputs.tensors.iter().filter(named(name));
+            let input = found.next().copied();
+            if found.next().is_some() {
+                return Err(Error::argument(name, "one tensor", "two"));
+            }
+            match (&row.presence, input) {
+                (Presence::Required(why), None) if all => {
+                    return Err(Error::argument(name, format!("a tensor{why}"), "none"));
+                }
+                (Presence::Absent(why), Some(_)) => {
+                    return Err(Error::argument(name, format!("none{why}"), "a tensor"));
+                }
+                _ => rows.push((row, input)),
+            }
+        }
+        let mut given = Self { shape: &[], rows };
+        given.shape = given.require(Tensor::Src)?.input.shape;
+        given.check_sizes()?;
+        Ok(given)
+    }
+
+    /// An error for a slice that is not as long as its shape says, and for data of another shape than src's.
+    fn check_sizes(&self) -> Result<(), Error> {
+        for (row, input) in &self.rows {
+            let (name, Some(input)) = (row.name, input) else {
+                continue;
+            };
+            if row.tensor.is_some_and(Tensor::is_data) && input.shape != self.shape {
+                let (expected, got) = (self.shape, input.shape);
+                return Err(Error::argument(
+                    name,
+                    format!("shape {expected:?}"),
+                    format!("{got:?}"),
+                ));
+            }
+            let Some(bytes) = input.bytes else { continue };
+            let expected = match input.format {
+                Format::Bits => elements(name, input.shape)?.div_ceil(32),
+                Format::Elements(_) => elements(name, input.shape)?,
+            };
+            let size = input.format.size() as usize;
+            if !bytes.len().is_multiple_of(size) {
+                let expected = format!("{expected} elements of {size} bytes");
+                return Err(Error::argument(
+                    name,
+                    expected,
+                    format!("{} bytes", bytes.len()),
+                ));
+            }
+            check_length(name, expected, bytes.len() / size)?;
+        }
+        Ok(())
+    }
+
+    /// All inputs that are given.
+    pub fn iter(&self) -> impl Iterator<Item = (&Row, Named<'a>)> {
+        self.rows.iter().filter_map(|(row, input)| {
+            let (name, input) = (row.name, (*input)?);
+            Some((row, Named { name, input }))
+        })
+    }
+
+    /// The input that is this tensor, if it is given.
+    pub fn find(&self, tensor: Tensor) -> Option<Named<'a>> {
+        let mut inputs = self.iter();
+        let found = inputs.find(|(row, _)| row.tensor == Some(tensor));
+        found.map(|(_, named)| named)
+    }
+
+    /// The input that is this tensor.
+    pub fn require(&self, tensor: Tensor) -> Result<Named<'a>, Error> {
+        let missing = || Error::argument(self.name(tensor.name()), "a tensor", "none");
+        self.find(tensor).ok_or_else(missing)
+    }
+
+    /// Whether the operation has this tensor: it is given, or it is required and only not described.
+    pub fn has(&self, tensor: Tensor) -> bool {
+        let mut rows = self
+            .rows
+            .iter()
+            .filter(|(row, _)| row.tensor == Some(tensor));
+        rows.any(|(row, input)| input.is_some() || matches!(row.presence, Presence::Required(_)))
+    }
+
+    /// An error if one of two tensors is given without the other.
+    pub fn both(&self, tensors: [Tensor; 2]) -> Result<(), Error> {
+        if let [Some(given), None] | [None, Some(given)] = tensors.map(|tensor| self.find(tensor)) {
+            let missing = tensors
+                .into_iter()
+                .find(|tensor| self.find(*tensor).is_none());
+            let missing = missing.map_or(given.name, |tensor| self.name(tensor.name()));
+            let expected = format!("a tensor, as {} is given", given.name);
+            return Err(Error::argument(missing, expected, "none"));
+        }
+        Ok(())
+    }
+
+    /// The document's name of what has this name in errors.
+    pub fn name(&self, name: &'static str) -> &'static str {
+        let mut rows = self.rows.iter().map(|(row, _)| row);
+        let is = |row: &&Row| !row.inverse && row.tensor.is_some_and(|own| own.name() == name);
+        rows.find(is).map_or(name, |row| row.name)
+    }
+
+    /// An operation on these tensors, whose statistics have the type of those that are given, else of the parameters.
+    pub fn operation(
+        &self,
+        norm: Norm,
+        pass: impl Into<Pass>,
+        epsilon: impl Into<f64>,
+    ) -> Result<Operation, Error> {
+        let statistics = [
+            Tensor::Mean,
+            Tensor::Variance,
+            Tensor::RunningMean,
+            Tensor::RunningVariance,
+        ];
+        let given = self.dtype(&statistics);
+        let data = self.data()?;
+        let params = self.dtype(&[Tensor::Gamma, Tensor::Beta]).or(given);
+        let params = params.unwrap_or(data.accumulator());
+        let types = DTypes::from((data, params)).with_statistics(given.unwrap_or(params));
+        Ok(self.with_types(norm, pass, epsilon, types))
+    }
+
+    /// An operation on these tensors, whose statistics have the type of sums.
+    pub fn operation_with_sums(
+        &self,
+        norm: Norm,
+        pass: impl Into<Pass>,
+        epsilon: impl Into<f64>,
+    ) -> Result<Operation, Error> {
+        let data = self.data()?;
+        let params = self.dtype(&[Tensor::Gamma, Tensor::Beta]).unwrap_or(data);
+        Ok(self.with_types(norm, pass, epsilon, (data, params).into()))
+    }
+
+    fn with_types(
+        &self,
+        norm: Norm,
+        pass: impl Into<Pass>,
+        epsilon: impl Into<f64>,
+        types: DTypes,
+    ) -> Operation {
+        Operation::new(norm, pass, self.shape, types)
+            .with_epsilon(epsilon.into())
+            .with_params(self.has(Tensor::Gamma), self.has(Tensor::Beta))
+    }
+
+    fn data(&self) -> Result<DType, Error> {
+        let Named { name, input } = self.require(Tensor::Src)?;
+        match input.format {
+            Format::Elements(dtype) => Ok(dtype),
+            Format::Bits => Err(Error::argument(name, "numbers", input.format)),
+        }
+    }
+
+    /// The type of the first of these tensors that is given.
+    fn dtype(&self, tensors: &[Tensor]) -> Option<DType> {
+        let mut given = tensors.iter().filter_map(|tensor| self.find(*tensor));
+        given.find_map(|named| match named.input.format {
+            Format::Elements(dtype) => Some(dtype),
+            Format::Bits => None,
+        })
+    }
+}
