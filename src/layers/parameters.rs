@@ -98,7 +98,8 @@ impl<P: Element, S: Element> Parameters<P, S> {
 }
 
 impl<'a, T: Element> ForwardArgs<'a, T> {
-    /// Sets gamma and beta, and running statistics for batch norm to update.
+    /// Sets gamma and beta, and running statistics for batch norm to update. Where nothing is to be updated,
+    /// `gamma(&parameters.gamma)` and `beta(&parameters.beta)` do not borrow them mutably.
     #[must_use]
     pub fn parameters<P: ParamOf<T>>(self, parameters: &'a mut Parameters<P, T::Sum>) -> Self {
         let args = self

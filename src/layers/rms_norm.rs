@@ -6,8 +6,8 @@ use crate::Norm;
 impl RmsNormOptions {
     /// Options with the first normalized axis, from −rank to rank − 1; a negative axis counts from the end, so −1 is
     /// the last axis alone. It and all axes after it are normalized together.
-    pub const fn new(begin_axis: i64) -> Self {
-        Self(Layer::new(Norm::rms(begin_axis)))
+    pub const fn new(begin_norm_axis: i64) -> Self {
+        Self(Layer::new(Norm::rms(begin_norm_axis)))
     }
 }
 

@@ -415,42 +415,40 @@ impl Operation {
             .map_err(|error| self.explained(error, param))
     }
 
-    /// An error in the number of a tensor's elements, with the axis that they belong to, and the other layout if that
-    /// fits.
-    pub(crate) fn explained(&self, error: Error, own: Tensor) -> Error {
-        let is_batch = matches!(self.norm, Norm::Batch(_));
-        let of_channels = own.is_param() || own.is_statistic() && is_batch;
-        let (
-            Error::Length {
-                tensor,
-                expected,
-                got,
-                ..
-            },
-            Some(format),
-            true,
-        ) = (&error, self.norm.format(), of_channels)
+    /// An error in the number of a parameter's or statistic's elements, with the axis or the sizes that they belong to,
+    /// and the other layout if that fits.
+    pub(crate) fn explained(&self, mut error: Error, own: Tensor) -> Error {
+        let Error::Length {
+            got, place, hint, ..
+        } = &mut error
         else {
             return error;
         };
-        let (other, which) = match format {
-            DataFormat::Nxc => (DataFormat::Ncx, "is PyTorch's layout"),
-            DataFormat::Ncx => (DataFormat::Nxc, "has the channels last"),
-        };
-        let [axis, other_axis] = [format, other].map(|format| format.axis(self.shape.len()));
-        let place = format!(" (axis {axis} of {:?} in {format:?})", self.shape);
-        let hint = if self.shape.get(other_axis) == Some(got) {
-            format!(", the size of axis {other_axis}: {other:?} {which}")
-        } else {
-            String::new()
-        };
-        Error::Length {
-            tensor,
-            expected: *expected,
-            got: *got,
-            place,
-            hint,
+        let of_channels = own.is_param() || matches!(self.norm, Norm::Batch(_));
+        let shape = &self.shape;
+        match self.norm.format() {
+            _ if !own.is_param() && !own.is_statistic() => {}
+            Some(format) if of_channels => {
+                let (other, which) = match format {
+                    DataFormat::Nxc => (DataFormat::Ncx, "is PyTorch's layout"),
+                    DataFormat::Ncx => (DataFormat::Nxc, "has the channels last"),
+                };
+                let [axis, other_axis] = [format, other].map(|format| format.axis(shape.len()));
+                *place = format!(" (axis {axis} of {shape:?} in {format:?})");
+                if shape.get(other_axis) == Some(got) {
+                    *hint = format!(", the size of axis {other_axis}: {other:?} {which}");
+                }
+            }
+            _ => {
+                let own = if own.is_param() {
+                    self.norm.params_shape(shape)
+                } else {
+                    self.norm.statistics_shape(shape)
+                };
+                *place = format!(" (shape {own:?} for src of {shape:?})");
+            }
         }
+        error
     }
 
     fn check_gate(&self) -> Result<(), Error> {

@@ -31,14 +31,14 @@ pub enum Norm {
     Layer {
         /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
         /// `begin_norm_axis`.
-        begin_axis: i64,
+        begin_norm_axis: i64,
     },
     /// RMS norm, over rows like layer norm. It has no beta.
     #[non_exhaustive]
     Rms {
         /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end. Errors call it
         /// `begin_norm_axis`.
-        begin_axis: i64,
+        begin_norm_axis: i64,
     },
     /// Norm over any axes, with parameters along any axes. Both are sets of axes from −rank to rank − 1; a negative
     /// axis counts from the end.
@@ -119,14 +119,14 @@ impl Norm {
         Self::Instance { format }
     }
 
-    /// Layer norm over the axes from `begin_axis` on.
-    pub const fn layer(begin_axis: i64) -> Self {
-        Self::Layer { begin_axis }
+    /// Layer norm over the axes from `begin_norm_axis` on.
+    pub const fn layer(begin_norm_axis: i64) -> Self {
+        Self::Layer { begin_norm_axis }
     }
 
-    /// RMS norm over the axes from `begin_axis` on.
-    pub const fn rms(begin_axis: i64) -> Self {
-        Self::Rms { begin_axis }
+    /// RMS norm over the axes from `begin_norm_axis` on.
+    pub const fn rms(begin_norm_axis: i64) -> Self {
+        Self::Rms { begin_norm_axis }
     }
 
     /// Norm over some axes, with parameters along some axes, by mean and variance.
@@ -190,9 +190,11 @@ impl Norm {
     }
 
     /// The first axis of rows, for layer and RMS norm.
-    pub const fn begin_axis(&self) -> Option<i64> {
+    pub const fn begin_norm_axis(&self) -> Option<i64> {
         match self {
-            Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(*begin_axis),
+            Self::Layer { begin_norm_axis } | Self::Rms { begin_norm_axis } => {
+                Some(*begin_norm_axis)
+            }
             _ => None,
         }
     }
@@ -209,7 +211,7 @@ impl Norm {
 
     /// Whether it normalizes rows.
     pub(crate) const fn is_over_rows(&self) -> bool {
-        self.begin_axis().is_some()
+        self.begin_norm_axis().is_some()
     }
 
     /// Whether it may have beta.
@@ -262,8 +264,8 @@ impl Norm {
                 let axis = format.axis(shape.len());
                 geometry::check_groups(shape, axis, self.groups(shape))
             }
-            Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
-                geometry::check_rows(shape, *begin_axis)
+            Self::Layer { begin_norm_axis } | Self::Rms { begin_norm_axis } => {
+                geometry::check_rows(shape, *begin_norm_axis)
             }
             Self::Axes {
                 axes, param_axes, ..
@@ -282,8 +284,8 @@ impl Norm {
 
     /// The first axis of rows, counted from 0.
     fn rows(&self, shape: &[usize]) -> Option<usize> {
-        let begin_axis = self.begin_axis()?;
-        geometry::axis_from_start(shape.len(), begin_axis)
+        let begin_norm_axis = self.begin_norm_axis()?;
+        geometry::axis_from_start(shape.len(), begin_norm_axis)
     }
 
     /// The shape of the statistics, for src of a checked shape.

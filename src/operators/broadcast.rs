@@ -40,14 +40,19 @@ pub(super) fn axes_along(sizes: &[usize]) -> Vec<i64> {
     along.map(|(axis, _)| axis).collect()
 }
 
-/// The norm with statistics over the axes from `begin_axis` on and with parameters of these sizes.
-pub(super) fn rows_norm(shape: &[usize], begin_axis: i64, sizes: &[usize], centered: bool) -> Norm {
+/// The norm with statistics over the axes from `begin_norm_axis` on and with parameters of these sizes.
+pub(super) fn rows_norm(
+    shape: &[usize],
+    begin_norm_axis: i64,
+    sizes: &[usize],
+    centered: bool,
+) -> Norm {
     let rows = if centered {
-        Norm::layer(begin_axis)
+        Norm::layer(begin_norm_axis)
     } else {
-        Norm::rms(begin_axis)
+        Norm::rms(begin_norm_axis)
     };
-    let Some(begin) = axis_from_start(shape.len(), begin_axis) else {
+    let Some(begin) = axis_from_start(shape.len(), begin_norm_axis) else {
         return rows; // Its check names the axis.
     };
     let mut axes = shape.iter().zip(sizes).enumerate();

@@ -560,7 +560,7 @@ mod tests {
 
     #[test]
     fn rows_and_columns() {
-        let rows = |begin_axis| axes(Norm::Layer { begin_axis }, &[2, 3, 5]).by_row();
+        let rows = |begin_norm_axis| axes(Norm::Layer { begin_norm_axis }, &[2, 3, 5]).by_row();
         assert_eq!(rows(-1), grid(1, 6, 5));
         assert_eq!(rows(1), grid(1, 2, 15));
         assert_eq!(rows(0), grid(1, 1, 30));

@@ -199,7 +199,9 @@ mod tests {
 
     fn unsupported_reason(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
         let shape = [by_row.channels, by_row.inner].map(|size| size as usize);
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::Layer {
+            begin_norm_axis: -1,
+        };
         let operation = Operation::new(norm, Backward::default(), &shape, planner.data);
         let problem = Problem::new(&operation);
         planner.rows_in_registers_unsupported_reason(&RowsOf {

@@ -552,7 +552,9 @@ mod tests {
             epilogue: crate::kernels::Epilogue::default(),
         };
         let split = |rows, columns| {
-            let norm = Norm::Layer { begin_axis: -1 };
+            let norm = Norm::Layer {
+                begin_norm_axis: -1,
+            };
             let shape = [rows, columns];
             let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
             let problem = Problem::new(&operation);

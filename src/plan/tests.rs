@@ -209,8 +209,12 @@ impl Random {
 
     fn norm_of_rows(&mut self) -> Norm {
         match self.flag() {
-            true => Norm::Layer { begin_axis: -1 },
-            false => Norm::Rms { begin_axis: -1 },
+            true => Norm::Layer {
+                begin_norm_axis: -1,
+            },
+            false => Norm::Rms {
+                begin_norm_axis: -1,
+            },
         }
     }
 
@@ -682,8 +686,11 @@ fn many_rows_and_samples_are_planned_in_slices() {
             (9_000_003, 5, F16),
             (40_000_003, 1, F32),
         ] {
-            let begin_axis = -1;
-            for norm in [Norm::Layer { begin_axis }, Norm::Rms { begin_axis }] {
+            let begin_norm_axis = -1;
+            for norm in [
+                Norm::Layer { begin_norm_axis },
+                Norm::Rms { begin_norm_axis },
+            ] {
                 let shape = [rows, columns];
                 let gradient = Operation::new(norm.clone(), Backward::default(), &shape, data);
                 check(&gradient, &profile);
@@ -718,7 +725,9 @@ fn many_rows_and_samples_are_planned_in_slices() {
             algorithm: Some(Algorithm::RowsReadTwice),
             ..profile
         };
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::Layer {
+            begin_norm_axis: -1,
+        };
         let problem = Operation::new(norm, Backward::default(), &[300_000, 7], F16);
         let finishes = check(&problem, &narrow);
         assert!(finishes > 192, "{finishes}");
@@ -766,7 +775,9 @@ fn too_many_slices_are_refused() {
         param_axes: vec![1, 2, 3],
         centered: false,
     };
-    let rows = Norm::Layer { begin_axis: -1 };
+    let rows = Norm::Layer {
+        begin_norm_axis: -1,
+    };
     for (norm, pass, shape) in [
         (
             axes,
@@ -791,7 +802,9 @@ fn too_many_slices_are_refused() {
 #[test]
 fn plausible_layers_are_planned() {
     let layer = |rows, columns, data, params| {
-        let norm = Norm::Layer { begin_axis: -1 };
+        let norm = Norm::Layer {
+            begin_norm_axis: -1,
+        };
         let shape = [rows, columns];
         let problem = Operation::new(norm, Backward::default(), &shape, (data, params));
         for tuning in [Tuning::SOFTWARE, Tuning::GPU] {

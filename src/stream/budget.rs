@@ -171,7 +171,9 @@ mod tests {
     #[test]
     fn what_an_error_names_is_enough_and_not_much_more() {
         // One row: as a whole it uses less than the sums of its pieces do.
-        let rms = Norm::Rms { begin_axis: -1 };
+        let rms = Norm::Rms {
+            begin_norm_axis: -1,
+        };
         let shape = [1, 1_813_050];
         let row = named(&Operation::new(
             rms,
@@ -191,7 +193,9 @@ mod tests {
             &shape,
             DType::F32,
         ));
-        let layer = Norm::Layer { begin_axis: -1 };
+        let layer = Norm::Layer {
+            begin_norm_axis: -1,
+        };
         let shape = [1 << 20, 1024];
         let forward = Operation::new(layer, Forward::default(), &shape, DType::F32);
         named(&forward.with_epilogue(Epilogue::new(Residual::Before, Activation::None)));

@@ -100,7 +100,7 @@ pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error 
 fn check_samples(operation: &Operation) -> Result<(), Error> {
     let refused =
         |argument, expected: &str, got: String| Err(Error::argument(argument, expected, got));
-    match (&operation.norm, operation.norm.begin_axis()) {
+    match (&operation.norm, operation.norm.begin_norm_axis()) {
         (Norm::Batch(Channels::Broadcast(_)), _) => refused(
             "data_format",
             "NCX or NXC, since ranks share the first axis",
@@ -110,9 +110,9 @@ fn check_samples(operation: &Operation) -> Result<(), Error> {
             let expected = "axes after the first, along which ranks share src";
             refused("axes", expected, format!("{axes:?}"))
         }
-        (norm, Some(begin_axis)) if !norm.is_of_samples(&operation.shape) => {
+        (norm, Some(begin_norm_axis)) if !norm.is_of_samples(&operation.shape) => {
             let expected = "an axis after the first, along which ranks share src";
-            refused("begin_norm_axis", expected, begin_axis.to_string())
+            refused("begin_norm_axis", expected, begin_norm_axis.to_string())
         }
         _ => Ok(()),
     }

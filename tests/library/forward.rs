@@ -48,12 +48,16 @@ impl Typed {
                 let options = InstanceNormOptions::new(format);
                 Self::Instance(GpuInstanceNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Layer { begin_axis, .. } => {
-                let options = LayerNormOptions::new(begin_axis);
+            Norm::Layer {
+                begin_norm_axis, ..
+            } => {
+                let options = LayerNormOptions::new(begin_norm_axis);
                 Self::Layer(GpuLayerNorm::new(gpu, options.epsilon(epsilon))?)
             }
-            Norm::Rms { begin_axis, .. } => {
-                let options = RmsNormOptions::new(begin_axis);
+            Norm::Rms {
+                begin_norm_axis, ..
+            } => {
+                let options = RmsNormOptions::new(begin_norm_axis);
                 Self::Rms(GpuRmsNorm::new(gpu, options.epsilon(epsilon))?)
             }
             other => panic!("{other:?}"),

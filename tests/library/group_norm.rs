@@ -272,7 +272,10 @@ fn bad_arguments_are_named() {
     for (variance, wrong) in [
         (&[1.0, -1.0][..], "channel 1"),
         (&[1.0, f32::INFINITY], "channel 1"),
-        (&[1.0], "expected 2 elements, got 1"),
+        (
+            &[1.0],
+            "expected 2 elements (shape [1, 2] for src of [1, 2, 1]), got 1",
+        ),
     ] {
         let error = of_channels(&[1, 2, 1], &[0.0; 2], variance);
         says(&error, &["variance", wrong]);

@@ -12,8 +12,8 @@ use wgpu_norm::{
 };
 use wgpu_norm_verify::reference::Computed;
 
-fn gradient(shape: &[usize], begin_axis: i64) -> Operation {
-    let norm = Norm::layer(begin_axis);
+fn gradient(shape: &[usize], begin_norm_axis: i64) -> Operation {
+    let norm = Norm::layer(begin_norm_axis);
     Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 
@@ -47,14 +47,14 @@ where
     f32: ParamOf<T>,
 {
     let is_affine = vector.metadata["use_affine"] == "true";
-    let begin_axis = vector.metadata["begin_norm_axis"].parse().unwrap();
+    let begin_norm_axis = vector.metadata["begin_norm_axis"].parse().unwrap();
     let shape = vector.shape("src");
     let [src, diff_dst] = ["src", "diff_dst"].map(|name| vector.tensor::<T>(name));
     let [mean, variance] = ["mean", "variance"].map(|name| vector.tensor::<f32>(name));
     let optional = |name: &str| (is_affine && vector.has(name)).then(|| vector.tensor(name));
     let (gamma, beta): (Option<Vec<f32>>, Option<Vec<f32>>) = (optional("gamma"), optional("beta"));
 
-    let mut operation = gradient(&shape, begin_axis).with_epsilon(vector.epsilon());
+    let mut operation = gradient(&shape, begin_norm_axis).with_epsilon(vector.epsilon());
     operation.types.data = T::DTYPE;
     let operation = operation.with_params(gamma.is_some(), beta.is_some());
     let mut problem = Problem::random(&operation, 0);
@@ -70,7 +70,7 @@ where
         // In float64.
         computed.values = vector.tensor(&format!("expected.{}", computed.tensor.name()));
     }
-    let options = LayerNormOptions::new(begin_axis);
+    let options = LayerNormOptions::new(begin_norm_axis);
     let options = options.epsilon(vector.epsilon());
     for subject in subjects() {
         let what = format!("{} on {}", vector.name, subject.name);
@@ -155,10 +155,16 @@ fn bad_arguments_are_typed_errors() {
     };
     for gamma in [with_gamma, None] {
         let error = fails(-1, &mean, &variance, gamma, Some(&beta[1..]));
-        is_length(error, "beta: expected 6 elements, got 5");
+        is_length(
+            error,
+            "beta: expected 6 elements (shape [6] for src of [4, 6]), got 5",
+        );
     }
     let error = fails(-1, &mean[1..], &variance, with_gamma, with_beta);
-    is_length(error, "mean: expected 4 elements, got 3");
+    is_length(
+        error,
+        "mean: expected 4 elements (shape [4] for src of [4, 6]), got 3",
+    );
     let error = fails(2, &mean, &variance, with_gamma, with_beta);
     assert!(matches!(
         error,

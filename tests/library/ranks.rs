@@ -41,7 +41,7 @@ impl Draw {
 
     fn norm(&mut self, shape: &[usize]) -> Norm {
         let rank = shape.len() as i64;
-        let begin_axis = 1 + self.below(shape.len() - 1) as i64 - self.of(&[0, rank]);
+        let begin_norm_axis = 1 + self.below(shape.len() - 1) as i64 - self.of(&[0, rank]);
         let format = self.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let channels = match format {
             DataFormat::Ncx => shape[1],
@@ -52,8 +52,8 @@ impl Draw {
             0 => Norm::batch(format),
             1 => Norm::group(self.of(&groups.collect::<Vec<_>>()), format),
             2 => Norm::instance(format),
-            3 => Norm::layer(begin_axis),
-            4 => Norm::rms(begin_axis),
+            3 => Norm::layer(begin_norm_axis),
+            4 => Norm::rms(begin_norm_axis),
             _ => Norm::axes(
                 &[self.some_of(1..rank - 1), vec![rank - 1]].concat(),
                 &self.some_of(0..rank),

@@ -21,15 +21,15 @@ pub(crate) fn names() -> Vec<String> {
 /// The operation with this name in f32, with the usual options.
 pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
     let (norm, pass) = name.rsplit_once('_')?;
-    let begin_axis = i64::try_from(shape.len()).ok()? - 1;
+    let begin_norm_axis = i64::try_from(shape.len()).ok()? - 1;
     let format = DataFormat::Ncx;
     let norm = match norm {
         "batch_norm" => Norm::Batch(Channels::Axis(DataFormat::Nxc)),
         "group_norm" => Norm::group(1, format),
         "instance_norm" => Norm::instance(format),
-        "layer_norm" => Norm::layer(begin_axis),
-        "rms_norm" => Norm::rms(begin_axis),
-        "axes_norm" => Norm::axes(&[begin_axis], &[begin_axis]),
+        "layer_norm" => Norm::layer(begin_norm_axis),
+        "rms_norm" => Norm::rms(begin_norm_axis),
+        "axes_norm" => Norm::axes(&[begin_norm_axis], &[begin_norm_axis]),
         _ => return None,
     };
     let pass: Pass = match (pass, &norm) {
@@ -44,7 +44,7 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
 
 /// Applies a part of an ID, if it is an option of this operation; returns whether it is.
 pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
-    let rows = operation.norm.begin_axis().is_some();
+    let rows = operation.norm.begin_norm_axis().is_some();
     if let Some(types) = read_types(token) {
         operation.types = types;
         return true;
@@ -115,8 +115,13 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
                 return false;
             }
         }
-        Norm::Layer { begin_axis, .. } | Norm::Rms { begin_axis, .. } => match axis {
-            Some(axis) => *begin_axis = axis,
+        Norm::Layer {
+            begin_norm_axis, ..
+        }
+        | Norm::Rms {
+            begin_norm_axis, ..
+        } => match axis {
+            Some(axis) => *begin_norm_axis = axis,
             None => return false,
         },
         _ => return false,
@@ -126,7 +131,7 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
 
 fn set_pass(operation: &mut Operation, token: &str) -> bool {
     let is_batch = matches!(operation.norm, Norm::Batch(_));
-    let rows = operation.norm.begin_axis().is_some();
+    let rows = operation.norm.begin_norm_axis().is_some();
     match (&mut operation.pass, token, read_running(token)) {
         (Pass::Forward(forward), _, Some(update)) if is_batch => forward.running = Some(update),
         (Pass::Forward(forward), "no_statistics", _) if rows => forward.keep_statistics = false,
@@ -169,10 +174,10 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
             add(!centered, "uncentered");
         }
         norm => {
-            if let Some(begin_axis) = norm.begin_axis() {
+            if let Some(begin_norm_axis) = norm.begin_norm_axis() {
                 let rank = operation.shape.len();
-                let last = usize::try_from(begin_axis).is_ok_and(|axis| axis + 1 == rank);
-                add(!last, &format!("axis_{begin_axis}"));
+                let last = usize::try_from(begin_norm_axis).is_ok_and(|axis| axis + 1 == rank);
+                add(!last, &format!("axis_{begin_norm_axis}"));
             }
         }
     }

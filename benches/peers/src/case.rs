@@ -55,7 +55,7 @@ impl Op {
         let each =
             each.filter(|op| op.pass != Pass::Inference || matches!(op.norm, Norm::Batch(_)));
         let mut all: Vec<Self> = each.collect();
-        for norm in norms.iter().filter(|norm| norm.begin_axis().is_some()) {
+        for norm in norms.iter().filter(|norm| norm.begin_norm_axis().is_some()) {
             all.push(Self {
                 norm: norm.clone(),
                 pass: Forward::default().into(),

@@ -246,7 +246,7 @@ impl Case {
     pub fn operation(&self) -> Operation {
         use Op::*;
         let format = self.data_format.unwrap_or_default();
-        let begin_axis = -1;
+        let begin_norm_axis = -1;
         let norm = match self.op {
             BatchNorm | BatchNormForward | BatchNormInference => {
                 Norm::Batch(Channels::Axis(format))
@@ -256,10 +256,10 @@ impl Case {
                 Norm::group(groups, format)
             }
             InstanceNorm | InstanceNormForward => Norm::instance(format),
-            LayerNorm | LayerNormForward => Norm::layer(begin_axis),
-            RmsNorm | RmsNormForward => Norm::rms(begin_axis),
+            LayerNorm | LayerNormForward => Norm::layer(begin_norm_axis),
+            RmsNorm | RmsNormForward => Norm::rms(begin_norm_axis),
             AdaptiveLayerNorm | AdaptiveLayerNormForward => {
-                Norm::axes(&[begin_axis], &[0, begin_axis])
+                Norm::axes(&[begin_norm_axis], &[0, begin_norm_axis])
             }
             ChannelLayerNorm | ChannelLayerNormForward => Norm::axes(&[1], &[1]),
         };

@@ -55,7 +55,7 @@ impl Operator {
 
     /// Describes a tensor and its shape.
     fn about(&self, tensor: Tensor) -> String {
-        let over_rows = self.norm.begin_axis().is_some();
+        let over_rows = self.norm.begin_norm_axis().is_some();
         let is_backward = matches!(self.pass, Pass::Backward(_));
         let (statistics, params) = self.shapes();
         let text = match tensor {
@@ -130,7 +130,7 @@ impl Operator {
                 "each channel of a sample: [N, C], or running statistics of all samples: [C]",
                 "[C]",
             ),
-            norm if norm.begin_axis().is_some() => (
+            norm if norm.begin_norm_axis().is_some() => (
                 "each row: src's axes before begin_norm_axis, or one axis for all of them",
                 "src's axes from begin_norm_axis on, or one axis for all of them",
             ),

@@ -318,9 +318,14 @@ impl Operator {
                 (*axes, *param_axes) = (given_axes("axes")?, given_axes("param_axes")?);
                 *centered = given.named("centered")?.unwrap_or(*centered);
             }
-            Norm::Layer { begin_axis, .. } | Norm::Rms { begin_axis, .. } => {
+            Norm::Layer {
+                begin_norm_axis, ..
+            }
+            | Norm::Rms {
+                begin_norm_axis, ..
+            } => {
                 let axis = given.number("begin_norm_axis", attributes::axis)?;
-                *begin_axis = axis.unwrap_or(*begin_axis);
+                *begin_norm_axis = axis.unwrap_or(*begin_norm_axis);
             }
             _ => {}
         }
@@ -370,7 +375,7 @@ impl Operator {
         }
         let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
             false => Residual::None,
-            true if self.norm.begin_axis().is_some() => Residual::Before,
+            true if self.norm.begin_norm_axis().is_some() => Residual::Before,
             true => Residual::After,
         };
         let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
@@ -400,8 +405,8 @@ fn attributes_of(operation: &Operation) -> String {
             centered,
             ..
         } => format!("axes {axes:?}, param_axes {param_axes:?}, centered {centered}"),
-        norm => match norm.begin_axis() {
-            Some(begin_axis) => format!("begin_norm_axis {begin_axis}"),
+        norm => match norm.begin_norm_axis() {
+            Some(begin_norm_axis) => format!("begin_norm_axis {begin_norm_axis}"),
             None => norm.name().to_owned(),
         },
     };

@@ -94,7 +94,7 @@ impl Arguments {
             input.contains(Tensor::Residual),
         );
         let recomputed = activation != Activation::None && self.get(Tensor::Mask).is_none();
-        if recomputed && has_residual && norm.begin_axis().is_none() {
+        if recomputed && has_residual && norm.begin_norm_axis().is_none() {
             let why = " beside a residual, as the forward pass writes it";
             return Err(input.missing(Tensor::Mask, why));
         }
@@ -335,7 +335,7 @@ pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
 /// A failure if a tensor in the file does not have the shape that the operation requires.
 fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
     let norm = &operation.norm;
-    let over_rows = norm.begin_axis().is_some();
+    let over_rows = norm.begin_norm_axis().is_some();
     let why = match (kind(stored.tensor), norm) {
         (Kind::Data, _) => " as src".to_owned(),
         (Kind::Mask, _) => {
@@ -393,7 +393,7 @@ fn with_all_axes(used: &TensorUse, operation: &Operation) -> Vec<usize> {
 /// The axes norm that takes a gamma which does not fit rows, in words that follow others: ConvNeXt's gamma is along the
 /// channels, an adaptive norm's of each sample.
 fn of_axes_norm(gamma: &Stored, operation: &Operation) -> Option<String> {
-    let first = operation.norm.begin_axis()?;
+    let first = operation.norm.begin_norm_axis()?;
     let centered = operation.norm.is_centered();
     let rank = operation.shape.len() as i64;
     let rows: Vec<i64> = (first.rem_euclid(rank.max(1))..rank).collect();

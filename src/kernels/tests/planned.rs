@@ -85,8 +85,12 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
             (format!("{operator} {shape:?} {format}"), plan)
         })
     };
-    let layer_norm = Norm::Layer { begin_axis: -1 };
-    let rms_norm = Norm::Rms { begin_axis: -1 };
+    let layer_norm = Norm::Layer {
+        begin_norm_axis: -1,
+    };
+    let rms_norm = Norm::Rms {
+        begin_norm_axis: -1,
+    };
     let by_rows = |(rows, columns), profile: &Profile| {
         let forward = Pass::from(Forward::default());
         let sum = (Residual::Before, Activation::None);

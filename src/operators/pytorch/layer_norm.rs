@@ -3,7 +3,7 @@
 use super::*;
 
 /// The first axis of the normalized shape.
-fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
+fn begin_norm_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
     match shape.strip_suffix(normalized_shape) {
         Some(rows) if !normalized_shape.is_empty() => Ok(rows.len() as i64),
         _ => {
@@ -73,7 +73,7 @@ operator! {
 
 impl Definition for NativeLayerNorm {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
-        let norm = Norm::layer(begin_axis(given.shape, &self.normalized_shape)?);
+        let norm = Norm::layer(begin_norm_axis(given.shape, &self.normalized_shape)?);
         given.operation_with_sums(norm, Forward::default(), self.eps)
     }
 }
@@ -155,7 +155,7 @@ operator! {
 
 impl Definition for NativeLayerNormBackward {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
-        let norm = Norm::layer(begin_axis(given.shape, &self.normalized_shape)?);
+        let norm = Norm::layer(begin_norm_axis(given.shape, &self.normalized_shape)?);
         given.operation_with_sums(norm, masked(self.output_mask), EPSILON)
     }
 }
@@ -208,7 +208,7 @@ operator! {
 
 impl Definition for RmsNorm {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
-        let norm = Norm::rms(begin_axis(given.shape, &self.normalized_shape)?);
+        let norm = Norm::rms(begin_norm_axis(given.shape, &self.normalized_shape)?);
         given.operation_with_sums(norm, forward(false), self.eps)
     }
 }

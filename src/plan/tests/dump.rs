@@ -26,7 +26,7 @@ impl Random {
             DataFormat::Ncx => vec![n, c, x],
             DataFormat::Nxc => vec![n, x, c],
         };
-        let begin_axis = -1;
+        let begin_norm_axis = -1;
         let (norm, shape) = match self.below(8) {
             0..3 => (Norm::Batch(Channels::Axis(format)), of_channels),
             3 => {
@@ -40,8 +40,8 @@ impl Random {
                 (Norm::Group { groups, format }, of_channels)
             }
             5 => (Norm::Instance { format }, of_channels),
-            6 => (Norm::Layer { begin_axis }, vec![n * c, x]),
-            _ => (Norm::Rms { begin_axis }, vec![n * c, x]),
+            6 => (Norm::Layer { begin_norm_axis }, vec![n * c, x]),
+            _ => (Norm::Rms { begin_norm_axis }, vec![n * c, x]),
         };
         self.pass_of(norm, &shape)
     }
@@ -157,9 +157,9 @@ fn shapes() -> Vec<(Norm, Vec<usize>)> {
         (33, 1025),
         (1, 1 << 22),
     ] {
-        let begin_axis = -1;
-        all.push((Norm::Layer { begin_axis }, vec![rows, columns]));
-        all.push((Norm::Rms { begin_axis }, vec![rows, columns]));
+        let begin_norm_axis = -1;
+        all.push((Norm::Layer { begin_norm_axis }, vec![rows, columns]));
+        all.push((Norm::Rms { begin_norm_axis }, vec![rows, columns]));
     }
     all
 }

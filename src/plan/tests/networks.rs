@@ -65,9 +65,9 @@ fn layers() -> Vec<Layer> {
         vec![65536, 64],
         vec![4, 2_000_003],
     ] {
-        let begin_axis = -1;
-        layers.push((Norm::Layer { begin_axis }, shape.clone()));
-        layers.push((Norm::Rms { begin_axis }, shape));
+        let begin_norm_axis = -1;
+        layers.push((Norm::Layer { begin_norm_axis }, shape.clone()));
+        layers.push((Norm::Rms { begin_norm_axis }, shape));
     }
     // Adaptive layer norm, each sample with parameters of its own.
     for shape in [

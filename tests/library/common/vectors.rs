@@ -89,8 +89,8 @@ impl Vector {
         let metadata = |key: &str| self.metadata[key].as_str();
         let (norm, through) = match metadata("op") {
             "layer_norm_backward" => {
-                let begin_axis = metadata("begin_norm_axis").parse().expect("an axis");
-                (Norm::layer(begin_axis), Through::Batch)
+                let begin_norm_axis = metadata("begin_norm_axis").parse().expect("an axis");
+                (Norm::layer(begin_norm_axis), Through::Batch)
             }
             _ => (
                 match metadata("data_format") {

@@ -563,7 +563,10 @@ fn bad_arguments_are_named() {
     let message = "gamma: expected a tensor, as use_affine is true, got none";
     fails(run(&op, without(&backward, "gamma")), message);
     let long = replaced(&backward, ("beta", &[3], &[0.0; 3]));
-    fails(run(&op, long), "beta: expected 2 elements, got 3");
+    fails(
+        run(&op, long),
+        "beta: expected 2 elements (shape [2] for src of [2, 2]), got 3",
+    );
     let plain = LayerNormBackward {
         use_affine: false,
         ..op

@@ -47,9 +47,9 @@ fn norms() -> Vec<Norm> {
             norms.push(Norm::group(groups, format));
         }
     }
-    for begin_axis in [0, 1, -1] {
-        norms.push(Norm::layer(begin_axis));
-        norms.push(Norm::rms(begin_axis));
+    for begin_norm_axis in [0, 1, -1] {
+        norms.push(Norm::layer(begin_norm_axis));
+        norms.push(Norm::rms(begin_norm_axis));
     }
     for (axes, param_axes) in [
         (&[1][..], &[1][..]),
