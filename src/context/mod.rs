@@ -116,7 +116,8 @@ fn fit(profile: Profile, device: &wgpu::Device) -> Profile {
 impl GpuContext {
     /// The features of wgpu that this crate uses if a device has them: f64, which f64 data need; for speed, sums over
     /// subgroups, conversions to f16, and 64-bit words, with which software drivers move data; and the pipeline cache. A
-    /// device of yours may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    /// device of yours may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`, or with none: f16 and bf16
+    /// data need no feature, since kernels read and write words of 32 bits.
     ///
     /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in workgroups
     /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
