@@ -1,7 +1,8 @@
-//! Normalization layers and their gradients, computed by WGSL kernels through [`wgpu`] on any GPU.
+//! Normalization layers and their gradients, computed by WGSL kernels through [wgpu](https://docs.rs/wgpu) on any GPU.
 //!
 //! ```
-//! use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, ForwardArgs, GpuBatchNorm, GpuContext};
+//! use wgpu_norm::{BackwardArgs, ForwardArgs, GpuContext};
+//! use wgpu_norm::{BatchNormOptions, DataFormat, GpuBatchNorm};
 //! # use wgpu_norm::Error;
 //!
 //! # pollster::block_on(async {
@@ -12,19 +13,20 @@
 //! let shape = [3, 2]; // three samples of two channels
 //! let src = [1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0];
 //! let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
-//! let output = layer.forward(ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta)).await?;
+//! let args = ForwardArgs::new(&shape, &src).gamma(&gamma).beta(&beta);
+//! let output = layer.forward(args).await?;
 //! assert_eq!(output.saved.mean, [2.0, 20.0]);
 //!
 //! let diff_dst = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
-//! let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).gamma(&gamma).beta(&beta);
-//! let grads = layer.backward(args).await?;
+//! let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
+//! let grads = layer.backward(args.gamma(&gamma).beta(&beta)).await?;
 //! assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
 //! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 //!
 //! # Overview
 //!
-//! | | |
+//! | for | there is |
 //! |---|---|
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists the adapters, [`unfit`] says why one cannot be used |
 //! | a layer's parameters | [`Parameters`], with [`Running`] statistics |

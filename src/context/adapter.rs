@@ -4,6 +4,18 @@ use super::{DeviceOptions, GpuContext};
 use crate::{Error, profile};
 
 /// The choice of an adapter for a context, and how its device is used.
+///
+/// ```
+/// use wgpu_norm::{ContextOptions, GpuContext, wgpu};
+///
+/// # pollster::block_on(async {
+/// let options = ContextOptions::default().backends(wgpu::Backends::VULKAN).adapter_name("llvmpipe");
+/// match GpuContext::with_options(options).await {
+///     Ok(gpu) => println!("{}", gpu.adapter_info().name),
+///     Err(error) => println!("{error}"), // names the adapters that there are
+/// }
+/// # });
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextOptions {
     backends: Option<wgpu::Backends>,

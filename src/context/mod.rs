@@ -58,6 +58,13 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 
 /// How a context uses a device. [`GpuContext::from_device`] says what that means for the callbacks of a caller's
 /// device.
+///
+/// ```
+/// use wgpu_norm::{ContextOptions, DeviceOptions};
+///
+/// let device = DeviceOptions::default().shader_checks(true);
+/// let options = ContextOptions::default().device(device);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOptions {
     shader_checks: bool,

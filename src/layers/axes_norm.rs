@@ -6,6 +6,12 @@ use crate::Norm;
 impl AxesNormOptions {
     /// Options with statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to
     /// rank − 1; a negative axis counts from the end.
+    ///
+    /// ```
+    /// use wgpu_norm::AxesNormOptions;
+    /// // Adaptive layer norm: (samples, tokens, features) with parameters of each sample; gamma is 1 + scale.
+    /// let options = AxesNormOptions::new(&[2], &[0, 2]).zero_centered_gamma(true);
+    /// ```
     pub fn new(axes: &[i64], param_axes: &[i64]) -> Self {
         Self(Layer::new(Norm::axes(axes, param_axes)))
     }

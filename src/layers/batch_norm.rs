@@ -5,6 +5,11 @@ use crate::{Channels, DataFormat, Norm, Through};
 
 impl BatchNormOptions {
     /// Options with channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
+    ///
+    /// ```
+    /// use wgpu_norm::{Activation, BatchNormOptions, DataFormat};
+    /// let options = BatchNormOptions::new(DataFormat::Ncx).epsilon(1e-3).activation(Activation::Relu);
+    /// ```
     pub const fn new(format: DataFormat) -> Self {
         Self(Layer::new(Norm::batch(format)))
     }

@@ -6,6 +6,11 @@ use crate::{DataFormat, Norm};
 impl GroupNormOptions {
     /// Options with a number of groups, which must divide the channels, and the place of the channel axis: PyTorch's
     /// `(N, C, H, W)` is [`DataFormat::Ncx`]. A group consists of adjacent channels of one sample.
+    ///
+    /// ```
+    /// use wgpu_norm::{Activation, DataFormat, GroupNormOptions};
+    /// let options = GroupNormOptions::new(32, DataFormat::Ncx).activation(Activation::Silu);
+    /// ```
     pub const fn new(groups: usize, format: DataFormat) -> Self {
         Self(Layer::new(Norm::group(groups, format)))
     }

@@ -5,6 +5,11 @@ use crate::{DataFormat, Norm};
 
 impl InstanceNormOptions {
     /// Options with the place of the channel axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
+    ///
+    /// ```
+    /// use wgpu_norm::{DataFormat, InstanceNormOptions};
+    /// let options = InstanceNormOptions::new(DataFormat::Ncx).epsilon(1e-6);
+    /// ```
     pub const fn new(format: DataFormat) -> Self {
         Self(Layer::new(Norm::instance(format)))
     }

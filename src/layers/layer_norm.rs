@@ -6,6 +6,11 @@ use crate::Norm;
 impl LayerNormOptions {
     /// Options with the first normalized axis, from −rank to rank − 1; a negative axis counts from the end, so −1 is
     /// the last axis alone. It and all axes after it are normalized together.
+    ///
+    /// ```
+    /// use wgpu_norm::LayerNormOptions;
+    /// let options = LayerNormOptions::new(-1).param_grads(false); // the last axis of a frozen layer
+    /// ```
     pub const fn new(begin_norm_axis: i64) -> Self {
         Self(Layer::new(Norm::layer(begin_norm_axis)))
     }

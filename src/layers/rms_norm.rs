@@ -6,6 +6,11 @@ use crate::Norm;
 impl RmsNormOptions {
     /// Options with the first normalized axis, from −rank to rank − 1; a negative axis counts from the end, so −1 is
     /// the last axis alone. It and all axes after it are normalized together.
+    ///
+    /// ```
+    /// use wgpu_norm::RmsNormOptions;
+    /// let options = RmsNormOptions::new(-1).epsilon(1e-6).zero_centered_gamma(true); // as in Gemma
+    /// ```
     pub const fn new(begin_norm_axis: i64) -> Self {
         Self(Layer::new(Norm::rms(begin_norm_axis)))
     }

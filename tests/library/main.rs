@@ -17,6 +17,7 @@ mod forward;
 mod group_norm;
 mod imports;
 mod layer_norm;
+mod links;
 mod operators;
 mod oracles;
 mod parameters;
