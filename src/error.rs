@@ -66,7 +66,7 @@ pub enum Error {
         adapter: String,
     },
     /// epsilon is not finite, normal and positive after rounding to the type in which it is used.
-    #[error("epsilon: expected a finite, normal number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
+    #[error("epsilon: expected a finite, normal number above 0, got {got:?}{}", as_used(*.got, *.used, *.dtype))]
     #[non_exhaustive]
     Epsilon {
         /// epsilon as given.
@@ -79,7 +79,7 @@ pub enum Error {
     /// variance + epsilon is infinite or not above 0 in a channel (in a row for layer and RMS norm, in a group for
     /// group norm).
     #[error(
-        "{argument}: expected {argument} + epsilon above 0 and finite, got {variance} + {epsilon} in {group} {channel}"
+        "{argument}: expected {argument} + epsilon above 0 and finite, got {variance:?} + {epsilon:?} in {group} {channel}"
     )]
     #[non_exhaustive]
     Variance {
@@ -394,6 +394,6 @@ fn params_of(data: DType) -> String {
 fn as_used(got: f64, used: f64, dtype: DType) -> String {
     match got == used || got.is_nan() {
         true => String::new(),
-        false => format!(", which is {used:e} as {dtype}"),
+        false => format!(", which is {used:?} as {dtype}"),
     }
 }

@@ -196,6 +196,12 @@ pub enum Format {
     Bits,
 }
 
+impl From<DType> for Format {
+    fn from(dtype: DType) -> Self {
+        Self::Elements(dtype)
+    }
+}
+
 impl Format {
     /// Bytes of an element, or of a mask's word.
     pub const fn size(self) -> u64 {

@@ -191,6 +191,7 @@ impl Operation {
 
     /// The tensors that a pass of a layer may have, in the order of [`tensors`](Self::tensors), for any shape and
     /// types.
+    #[doc(hidden)]
     pub fn slots(norm: &Norm, pass: &Pass) -> Vec<Slot> {
         use Access::{In, InOut, Out};
         use Need::{Always, Given, Options};

@@ -6,27 +6,30 @@ use crate::geometry::{check_length, elements};
 use crate::{DType, DTypes, Error, Format, Norm, Operation, Pass, Tensor};
 
 /// An operator's inputs, each with its row of the table.
-pub(super) struct Given<'a> {
+pub struct Given<'a> {
     /// The shape of src.
     pub shape: &'a [usize],
+    /// Whether it is for buffers of the caller's.
+    pub planned: bool,
     rows: Vec<(Row, Option<Input<'a>>)>,
 }
 
 /// An input that is given, and its name in the document.
 #[derive(Clone, Copy)]
-pub(super) struct Named<'a> {
+pub struct Named<'a> {
     pub name: &'static str,
     pub input: Input<'a>,
 }
 
 impl<'a> Given<'a> {
-    /// Finds each input's row. If all are given, those that are required must be there.
-    pub fn new(table: Vec<Row>, inputs: &Inputs<'a>, all: bool) -> Result<Self, Error> {
+    /// Finds each input's row.
+    pub fn new(table: Vec<Row>, inputs: &Inputs<'a>, planned: bool) -> Result<Self, Error> {
         let named = |name| move |input: &&Input<'a>| input.name == name;
         let known = |input: &&Input<'a>| table.iter().any(|row| row.name == input.name);
         if let Some(unknown) = inputs.tensors.iter().find(|input| !known(input)) {
             let names: Vec<_> = table.iter().map(|row| row.name).collect();
-            return Err(Error::argument("input", names.join(", "), unknown.name));
+            let expected = format!("one of {}", names.join(", "));
+            return Err(Error::argument("name of an input", expected, unknown.name));
         }
         let mut rows = Vec::new();
         for row in table {
@@ -37,7 +40,7 @@ impl<'a> Given<'a> {
                 return Err(Error::argument(name, "one tensor", "two"));
             }
             match (&row.presence, input) {
-                (Presence::Required(why), None) if all => {
+                (Presence::Required(why), None) => {
                     return Err(Error::argument(name, format!("a tensor{why}"), "none"));
                 }
                 (Presence::Absent(why), Some(_)) => {
@@ -46,7 +49,11 @@ impl<'a> Given<'a> {
                 _ => rows.push((row, input)),
             }
         }
-        let mut given = Self { shape: &[], rows };
+        let mut given = Self {
+            shape: &[],
+            planned,
+            rows,
+        };
         given.shape = given.require(Tensor::Src)?.input.shape;
         given.check_sizes()?;
         Ok(given)
@@ -106,13 +113,9 @@ impl<'a> Given<'a> {
         self.find(tensor).ok_or_else(missing)
     }
 
-    /// Whether the operation has this tensor: it is given, or it is required and only not described.
+    /// Whether this tensor is given.
     pub fn has(&self, tensor: Tensor) -> bool {
-        let mut rows = self
-            .rows
-            .iter()
-            .filter(|(row, _)| row.tensor == Some(tensor));
-        rows.any(|(row, input)| input.is_some() || matches!(row.presence, Presence::Required(_)))
+        self.find(tensor).is_some()
     }
 
     /// An error if one of two tensors is given without the other.
@@ -142,17 +145,27 @@ impl<'a> Given<'a> {
         pass: impl Into<Pass>,
         epsilon: impl Into<f64>,
     ) -> Result<Operation, Error> {
-        let statistics = [
+        let statistics = self.first(&[
             Tensor::Mean,
             Tensor::Variance,
             Tensor::RunningMean,
             Tensor::RunningVariance,
-        ];
-        let given = self.dtype(&statistics);
-        let data = self.data()?;
-        let params = self.dtype(&[Tensor::Gamma, Tensor::Beta]).or(given);
-        let params = params.unwrap_or(data.accumulator());
-        let types = DTypes::from((data, params)).with_statistics(given.unwrap_or(params));
+        ]);
+        let data = self.dtype(self.require(Tensor::Src)?)?;
+        let params = self.params(data)?;
+        let types = match (statistics, params) {
+            (None, None) => (data, data.accumulator()).into(),
+            (None, Some(params)) => DTypes::from((data, params)).with_statistics(params),
+            (Some(named), params) => {
+                let own = self.dtype(named)?;
+                let params = params.unwrap_or(own);
+                if !(own == params || own == data.accumulator()) || !data.accepts_params(params) {
+                    let expected = format!("{params} beside parameters of that type");
+                    return Err(Error::argument(named.name, expected, own));
+                }
+                DTypes::from((data, params)).with_statistics(own)
+            }
+        };
         Ok(self.with_types(norm, pass, epsilon, types))
     }
 
@@ -163,8 +176,8 @@ impl<'a> Given<'a> {
         pass: impl Into<Pass>,
         epsilon: impl Into<f64>,
     ) -> Result<Operation, Error> {
-        let data = self.data()?;
-        let params = self.dtype(&[Tensor::Gamma, Tensor::Beta]).unwrap_or(data);
+        let data = self.dtype(self.require(Tensor::Src)?)?;
+        let params = self.params(data)?.unwrap_or(data);
         Ok(self.with_types(norm, pass, epsilon, (data, params).into()))
     }
 
@@ -180,20 +193,32 @@ impl<'a> Given<'a> {
             .with_params(self.has(Tensor::Gamma), self.has(Tensor::Beta))
     }
 
-    fn data(&self) -> Result<DType, Error> {
-        let Named { name, input } = self.require(Tensor::Src)?;
+    /// The type of the parameters, if one is given; an error for one that does not go with the data's.
+    fn params(&self, data: DType) -> Result<Option<DType>, Error> {
+        let Some(named) = self.first(&[Tensor::Gamma, Tensor::Beta]) else {
+            return Ok(None);
+        };
+        let dtype = self.dtype(named)?;
+        if data.accepts_params(dtype) {
+            return Ok(Some(dtype));
+        }
+        let allowed = DType::ALL
+            .iter()
+            .filter(|params| data.accepts_params(**params));
+        let allowed: Vec<_> = allowed.map(DType::to_string).collect();
+        let expected = format!("{} elements beside data of {data}", allowed.join(" or "));
+        Err(Error::argument(named.name, expected, dtype))
+    }
+
+    /// The first of these tensors that is given.
+    fn first(&self, tensors: &[Tensor]) -> Option<Named<'a>> {
+        tensors.iter().find_map(|tensor| self.find(*tensor))
+    }
+
+    fn dtype(&self, Named { name, input }: Named<'_>) -> Result<DType, Error> {
         match input.format {
             Format::Elements(dtype) => Ok(dtype),
             Format::Bits => Err(Error::argument(name, "numbers", input.format)),
         }
-    }
-
-    /// The type of the first of these tensors that is given.
-    fn dtype(&self, tensors: &[Tensor]) -> Option<DType> {
-        let mut given = tensors.iter().filter_map(|tensor| self.find(*tensor));
-        given.find_map(|named| match named.input.format {
-            Format::Elements(dtype) => Some(dtype),
-            Format::Bits => None,
-        })
     }
 }

@@ -24,7 +24,7 @@ pub struct Inputs<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Input<'a> {
+pub struct Input<'a> {
     pub name: &'a str,
     pub shape: &'a [usize],
     pub format: Format,
@@ -65,11 +65,11 @@ impl<'a> Inputs<'a> {
         self.add(name, shape, Format::Bits, Some(bytemuck::cast_slice(words)))
     }
 
-    /// Adds a tensor without elements, which suffices for an operation. Only the first input and those that are
-    /// optional have to be described.
+    /// Adds a tensor without elements, which suffices for an operation: one in a buffer of the caller's. For a mask the
+    /// format is [`Format::Bits`].
     #[must_use]
-    pub fn described(self, name: &'a str, shape: &'a [usize], dtype: DType) -> Self {
-        self.add(name, shape, Format::Elements(dtype), None)
+    pub fn described(self, name: &'a str, shape: &'a [usize], format: impl Into<Format>) -> Self {
+        self.add(name, shape, format.into(), None)
     }
 
     fn add(

@@ -38,7 +38,7 @@
 //! in errors as the document does. `operation` converts the operator into an [`Operation`].
 //!
 //! Everything else follows from the operation: its tensors ([`Operation::tensors`]), and the plan for the caller's
-//! buffers ([`Operation::plan`]). There the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`,
+//! buffers ([`Operation::plan`], [`own_buffers`](crate::guide::own_buffers)). There the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`,
 //! `variance`, `gamma` and `beta`; the table of each operator maps its own names to these.
 //!
 //! The documents differ on running statistics:
@@ -55,6 +55,10 @@
 //! statistics leave the range of 16 bits sooner than data do: see [`DTypes::statistics`](crate::DTypes::statistics).
 //! The statistics of PyTorch's operators, and of ONNX's except batch norm, have the type of sums.
 //!
+//! Parameters and statistics may have sizes of 1 more or fewer than the document says, or one axis for all their
+//! elements. Parameters may have any type that goes with the data's ([`ParamOf`](crate::ParamOf)), even where a document
+//! gives both one type.
+//!
 //! An operator computes nothing beyond its operation, except on tensors as small as the parameters. For other element
 //! types, constant statistics, a frozen layer or a residual, use [`Operation`].
 //!
@@ -63,7 +67,8 @@
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::operators::{Inputs, onednn::BatchNormTrainingBackward};
-//! use wgpu_norm::{BufferRange, DType, DataFormat, Error, GpuContext, Tensor};
+//! use wgpu_norm::{BufferRange, DType, DataFormat, GpuContext, Tensor, wgpu};
+//! # use wgpu_norm::Error;
 //!
 //! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 //! let gpu = GpuContext::new().await?;
@@ -73,6 +78,9 @@
 //! };
 //! let inputs = Inputs::new()
 //!     .described("src", &[8, 16, 14, 14], DType::F32)
+//!     .described("diff_dst", &[8, 16, 14, 14], DType::F32)
+//!     .described("mean", &[16], DType::F32)
+//!     .described("variance", &[16], DType::F32)
 //!     .described("gamma", &[16], DType::F32);
 //! let operation = op.operation(&inputs)?;
 //! let plan = operation.plan(gpu.profile())?;
@@ -119,8 +127,10 @@ mod row;
 mod run;
 mod table;
 
+pub use definition::Operator;
 pub use inputs::Inputs;
 pub use outputs::{Output, Outputs};
+pub use run::{operation, run};
 
 // The imports of the operators' files, which get them from here.
 use crate::{

@@ -55,15 +55,15 @@ impl Outputs {
     fn elements<E: Pod>(&self, name: &str, format: Format) -> Result<&[E], Error> {
         let Some(output) = self.output(name) else {
             let names: Vec<_> = self.tensors.iter().map(|output| output.name).collect();
-            return Err(Error::argument("output", names.join(", "), name));
+            let expected = format!("one of {}", names.join(", "));
+            return Err(Error::argument("name of an output", expected, name));
         };
         match bytemuck::try_cast_slice(output.bytes()) {
             Ok(elements) if output.format == format => Ok(elements),
-            _ => Err(Error::argument(
-                output.name,
-                output.format.to_string(),
-                format,
-            )),
+            _ => {
+                let expected = format!("{}, as {} has", output.format, output.name);
+                Err(Error::argument("type of an output", expected, format))
+            }
         }
     }
 }

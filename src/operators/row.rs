@@ -3,19 +3,21 @@
 use crate::Tensor;
 
 /// A tensor of an operator.
-pub(super) struct Row {
+pub struct Row {
     /// Its name in the document.
     pub name: &'static str,
     /// What it is here; none if it is not read.
     pub tensor: Option<Tensor>,
     /// Whether it holds 1/√(variance + epsilon) in place of the variance.
     pub inverse: bool,
+    /// Whether its shape has src's rank, with sizes of 1 where the statistics have none.
+    pub keeps_rank: bool,
     /// Whether a caller gives it.
     pub presence: Presence,
 }
 
 /// Whether a caller gives an input. The words say why, as an error does.
-pub(super) enum Presence {
+pub enum Presence {
     Required(String),
     Optional,
     Absent(String),
@@ -27,6 +29,7 @@ pub(super) fn tensor(name: &'static str, tensor: Tensor) -> Row {
         name,
         tensor: Some(tensor),
         inverse: false,
+        keeps_rank: false,
         presence: Presence::Required(String::new()),
     }
 }
@@ -89,6 +92,12 @@ impl Row {
         let selected = mask.get(index).is_some_and(|selected| *selected);
         let tensor = self.tensor.filter(|_| selected);
         Self { tensor, ..self }
+    }
+
+    /// A statistic whose shape has src's rank, with sizes of 1 along the normalized axes, which come last.
+    pub fn keeping_rank(self) -> Self {
+        let keeps_rank = true;
+        Self { keeps_rank, ..self }
     }
 
     /// A tensor of 1/√(variance + epsilon) in place of the variance.

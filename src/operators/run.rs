@@ -1,12 +1,12 @@
 //! From an operator and its inputs to an operation, and to its outputs.
 
 use super::broadcast::expand;
-use super::definition::Definition;
+use super::definition::Operator;
 use super::given::{Given, Named};
 use super::inputs::Inputs;
 use super::outputs::{Output, Outputs};
 use super::row::Row;
-use crate::geometry::check_length;
+use crate::geometry::{check_length, elements};
 use crate::{Error, Format, GpuContext, Operation, Tensor};
 use std::borrow::Cow;
 
@@ -14,15 +14,17 @@ use std::borrow::Cow;
 type Read<'a> = (Tensor, Cow<'a, [u8]>);
 
 /// The operation for inputs that are given or described.
-pub(super) fn operation(
-    operator: &impl Definition,
-    inputs: &Inputs<'_>,
-) -> Result<Operation, Error> {
-    let given = Given::new(operator.inputs(), inputs, false)?;
+///
+/// # Errors
+///
+/// Those of every operator's `operation`.
+pub fn operation(operator: &dyn Operator, inputs: &Inputs<'_>) -> Result<Operation, Error> {
+    let given = Given::new(operator.input_rows(), inputs, true)?;
     let define = || {
         let operation = operator.define(&given)?;
-        operation.check()?;
-        if let Some(sizes) = operator.parameter_sizes(&given)? {
+        let sizes = operator.parameter_sizes(&given)?;
+        check(&given, &operation, sizes.as_deref())?;
+        if let Some(sizes) = sizes {
             for (_, named) in given.iter().filter(|(row, _)| is_broadcast(row)) {
                 check_same_sizes(named, &sizes)?;
             }
@@ -32,20 +34,54 @@ pub(super) fn operation(
     define().map_err(|error: Error| error.renamed(|name| given.name(name)))
 }
 
+/// An error for an input of another type or shape than the operation's tensor. Parameters are broadcast to `sizes`, if
+/// there are any.
+fn check(given: &Given<'_>, operation: &Operation, sizes: Option<&[usize]>) -> Result<(), Error> {
+    let tensors = operation.tensors()?;
+    for (row, Named { name, input }) in given.iter() {
+        let Some(tensor) = row.tensor else { continue };
+        let used = tensors.iter().find(|used| used.tensor == tensor);
+        if let Some(used) = used
+            && input.format != used.format
+        {
+            return Err(Error::argument(name, used.format.to_string(), input.format));
+        }
+        if tensor.is_data() || tensor == Tensor::Mask || (sizes.is_some() && is_broadcast(row)) {
+            continue;
+        }
+        // Of a parameter on which no result depends there is only the shape.
+        let shape = match used {
+            Some(used) => used.shape.clone(),
+            None => operation.norm.params_shape(&operation.shape),
+        };
+        let expected = elements(name, &shape)?;
+        let got = usize::try_from(elements(name, input.shape)?).unwrap_or(usize::MAX);
+        check_length(tensor.name(), expected, got)
+            .map_err(|error| operation.explained(error, tensor))?;
+        let without_ones = |shape: &[usize]| -> Vec<usize> {
+            shape.iter().copied().filter(|&size| size != 1).collect()
+        };
+        let own = without_ones(input.shape);
+        let is_row =
+            operation.norm.is_over_rows() && without_ones(&operation.shape).ends_with(&own);
+        if !(own.len() < 2 || is_row || own == without_ones(&shape)) {
+            let got = format!("{:?}", input.shape);
+            return Err(Error::argument(name, format!("shape {shape:?}"), got));
+        }
+    }
+    Ok(())
+}
+
 /// An error for a parameter that would have to be expanded.
 fn check_same_sizes(Named { name, input }: Named<'_>, sizes: &[usize]) -> Result<(), Error> {
-    let ones = input.shape.len().min(sizes.len());
-    let (lacking, own) = sizes.split_at(sizes.len() - ones);
-    if own == input.shape && lacking.iter().all(|&size| size == 1) {
+    let own = input.shape;
+    let lacking = sizes.iter().take(sizes.len().saturating_sub(own.len()));
+    if sizes.ends_with(own) && lacking.into_iter().all(|&size| size == 1) {
         return Ok(());
     }
     let expected =
         format!("the sizes {sizes:?} (only in host memory may parameters have different ones)");
-    Err(Error::argument(
-        name,
-        expected,
-        format!("{:?}", input.shape),
-    ))
+    Err(Error::argument(name, expected, format!("{own:?}")))
 }
 
 /// Whether an input is broadcast where parameters are.
@@ -54,22 +90,29 @@ fn is_broadcast(row: &Row) -> bool {
         .is_some_and(|tensor| tensor.is_param() || tensor.is_statistic())
 }
 
-/// Computes the outputs from inputs in host memory.
-pub(super) async fn run(
-    operator: &impl Definition,
+/// Computes an operator's outputs from inputs in host memory.
+///
+/// # Errors
+///
+/// Those of every operator's `run`.
+pub async fn run(
+    operator: &dyn Operator,
     gpu: &GpuContext,
     inputs: &Inputs<'_>,
 ) -> Result<Outputs, Error> {
-    let given = Given::new(operator.inputs(), inputs, true)?;
+    let given = Given::new(operator.input_rows(), inputs, false)?;
     let rename = |error: Error| error.renamed(|name| given.name(name));
     let operation = operator.define(&given).map_err(rename)?;
     let mut read = read(operator, &given, &operation).map_err(rename)?;
     let tensors = operation.tensors()?;
     let mut results = Vec::new();
-    for row in operator.outputs() {
+    for row in operator.output_rows() {
         let mut written = tensors.iter().filter(|used| used.access.writes());
         if let Some(used) = written.find(|used| Some(used.tensor) == row.tensor) {
             let mut output = Output::new(row.name, used)?;
+            if row.keeps_rank {
+                output.shape.resize(operation.shape.len(), 1);
+            }
             if let Some(at) = read.iter().position(|(tensor, _)| *tensor == used.tensor) {
                 output.bytes_mut().copy_from_slice(&read.swap_remove(at).1);
             }
@@ -102,42 +145,36 @@ pub(super) async fn run(
 
 /// The bytes of the tensors that the operation reads, in the types and sizes that it has.
 fn read<'a>(
-    operator: &impl Definition,
+    operator: &dyn Operator,
     given: &Given<'a>,
     operation: &Operation,
 ) -> Result<Vec<Read<'a>>, Error> {
-    let tensors = operation.tensors()?;
     let sizes = operator.parameter_sizes(given)?;
+    check(given, operation, sizes.as_deref())?;
     let mut read = Vec::new();
     for (row, named) in given.iter() {
         let Named { name, input } = named;
-        let Some(tensor) = row.tensor else { continue };
         let Some(bytes) = input.bytes else {
             return Err(Error::argument(name, "elements in host memory", "none"));
         };
-        let elements = |bytes: &[u8]| bytes.len() / input.format.size() as usize;
-        let Some(used) = tensors.iter().find(|used| used.tensor == tensor) else {
-            // Nothing depends on its elements.
-            operation.check_param(tensor, elements(bytes))?;
+        let Some(tensor) = row.tensor.filter(|tensor| operation.has_tensor(*tensor)) else {
             continue;
         };
-        if input.format != used.format {
-            return Err(Error::argument(name, used.format.to_string(), input.format));
-        }
-        let bytes = match (&sizes, used.format) {
+        let bytes = match (&sizes, input.format) {
             (Some(sizes), _) if is_broadcast(row) => expand(named, sizes)?,
             (_, Format::Elements(dtype)) if row.inverse => {
                 // If a variance is tiny beside epsilon, its relative error is large, and it may even be below 0. But
                 // variance + epsilon, which is all that matters, is as exact as the given numbers.
-                let variances = dtype
-                    .values(bytes)
-                    .map(|r| 1.0 / (r * r) - operation.epsilon);
-                Cow::Owned(dtype.encode(variances))
+                let inverse = || dtype.values(bytes);
+                if let Some(at) = inverse().position(|r| r <= 0.0 || r.is_infinite()) {
+                    let got = inverse().nth(at).unwrap_or(0.0);
+                    let got = format!("{got:?} at {at}");
+                    return Err(Error::argument(name, "finite numbers above 0", got));
+                }
+                Cow::Owned(dtype.encode(inverse().map(|r| 1.0 / (r * r) - operation.epsilon)))
             }
             _ => Cow::Borrowed(bytes),
         };
-        check_length(tensor.name(), used.elements(), elements(&bytes))
-            .map_err(|error| operation.explained(error, tensor))?;
         read.push((tensor, bytes));
     }
     Ok(read)

@@ -65,26 +65,25 @@ macro_rules! calls {
         inputs($in_op:pat) { $($input:ident: $Input:ident $(.$in_case:ident($($in_value:expr),*))*),* $(,)? }
         outputs($out_op:pat) { $($output:ident: $Output:ident $(.$out_case:ident($($out_value:expr),*))*),* $(,)? }
     ) => {
-        impl $crate::operators::definition::Tensors for $Operator {
-            fn inputs(&self) -> Vec<Row> {
+        impl $crate::operators::definition::Tables for $Operator {
+            fn input_rows(&self) -> Vec<Row> {
                 let $in_op = self;
                 vec![$(tensor(stringify!($input), Tensor::$Input)$(.$in_case($($in_value),*))*),*]
             }
 
-            fn outputs(&self) -> Vec<Row> {
+            fn output_rows(&self) -> Vec<Row> {
                 let $out_op = self;
                 vec![$(tensor(stringify!($output), Tensor::$Output)$(.$out_case($($out_value),*))*),*]
             }
         }
 
         impl $Operator {
-            /// The operation on inputs of these shapes and types. It suffices to describe the first input and those
-            /// that are optional.
+            /// The operation on inputs of these shapes and types.
             ///
             /// # Errors
             ///
-            /// [`Error::Argument`] for an attribute, and for an input that is unknown or must not be given; [`Error::Epsilon`];
-            /// and errors in the shapes and types.
+            /// [`Error::Argument`] for an attribute, and for an input that is unknown, is missing, must not be given, or
+            /// has another shape or type; [`Error::Epsilon`]; and errors in the shapes.
             pub fn operation(&self, inputs: &Inputs<'_>) -> Result<Operation, Error> {
                 $crate::operators::run::operation(self, inputs)
             }
@@ -93,8 +92,7 @@ macro_rules! calls {
             ///
             /// # Errors
             ///
-            /// Those of [`operation`](Self::operation), [`Error::Argument`] for an input that is missing, and those of
-            /// [`Operation::run_into`].
+            /// Those of [`operation`](Self::operation) and [`Operation::run_into`].
             pub async fn run(
                 &self,
                 gpu: &GpuContext,

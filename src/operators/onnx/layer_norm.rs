@@ -25,8 +25,8 @@ operator! {
     /// | index | output | type | shape | in plans |
     /// |---|---|---|---|---|
     /// | 0 | `Y` | T | X's | `dst` |
-    /// | 1 | `Mean` | U | the axes before `axis` | `mean` |
-    /// | 2 | `InvStdDev` | U | the axes before `axis` | `variance`: the variance itself |
+    /// | 1 | `Mean` | U | the axes before `axis`, then 1s | `mean` |
+    /// | 2 | `InvStdDev` | U | the axes before `axis`, then 1s | `variance`: the variance itself |
     ///
     /// # Differences
     ///
@@ -72,7 +72,7 @@ operator! {
     /// The document's defaults.
     default
     inputs(_) { X: Src, Scale: Gamma, B: Beta.optional() }
-    outputs(_) { Y: Dst, Mean: Mean, InvStdDev: Variance.inverse() }
+    outputs(_) { Y: Dst, Mean: Mean.keeping_rank(), InvStdDev: Variance.inverse().keeping_rank() }
 }
 
 impl Definition for LayerNormalization {

@@ -94,8 +94,7 @@ operator! {
     ///
     /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
     ///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
-    ///   itself, as [`NativeGroupNorm`] writes it there, and give the operation the forward pass's eps by
-    ///   [`with_epsilon`](Operation::with_epsilon).
+    ///   itself, as [`NativeGroupNorm`] writes it there, and set `eps`.
     /// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
     /// * mean and rstd are f32 for f16 and bf16 data.
     ///
@@ -123,6 +122,8 @@ operator! {
     } {
         /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
         output_mask: [bool; 3] = [true; 3],
+        /// The forward pass's eps, which [`operation`](Self::operation) needs. `run` does not: rstd contains it.
+        eps: Option<f64> = None,
     }
     /// All outputs.
     new
@@ -137,6 +138,10 @@ operator! {
 impl Definition for NativeGroupNormBackward {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
         let norm = Norm::group(self.group, DataFormat::Ncx);
-        given.operation_with_sums(norm, masked(self.output_mask), EPSILON)
+        given.operation_with_sums(
+            norm,
+            masked(self.output_mask),
+            forward_eps(given, self.eps)?,
+        )
     }
 }

@@ -31,8 +31,8 @@ operator! {
     /// | | output | shape | in plans |
     /// |---|---|---|---|
     /// | 0 | `output` | input's | `dst` |
-    /// | 1 | `mean` | the leading axes | `mean` |
-    /// | 2 | `rstd` | the leading axes | `variance`: the variance itself |
+    /// | 1 | `mean` | the leading axes, then 1s | `mean` |
+    /// | 2 | `rstd` | the leading axes, then 1s | `variance`: the variance itself |
     ///
     /// # Differences
     ///
@@ -68,7 +68,7 @@ operator! {
     /// The eps of PyTorch's layer, 1e-5.
     new
     inputs(_) { input: Src, weight: Gamma.optional(), bias: Beta.optional() }
-    outputs(_) { output: Dst, mean: Mean, rstd: Variance.inverse() }
+    outputs(_) { output: Dst, mean: Mean.keeping_rank(), rstd: Variance.inverse().keeping_rank() }
 }
 
 impl Definition for NativeLayerNorm {
@@ -107,8 +107,7 @@ operator! {
     ///
     /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
     ///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
-    ///   itself, as [`NativeLayerNorm`] writes it there, and give the operation the forward pass's eps by
-    ///   [`with_epsilon`](Operation::with_epsilon).
+    ///   itself, as [`NativeLayerNorm`] writes it there, and set `eps`.
     /// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
     /// * mean and rstd are f32 for f16 and bf16 data.
     ///
@@ -137,6 +136,8 @@ operator! {
     } {
         /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
         output_mask: [bool; 3] = [true; 3],
+        /// The forward pass's eps, which [`operation`](Self::operation) needs. `run` does not: rstd contains it.
+        eps: Option<f64> = None,
     }
     /// All outputs.
     new
@@ -156,7 +157,11 @@ operator! {
 impl Definition for NativeLayerNormBackward {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
         let norm = Norm::layer(begin_norm_axis(given.shape, &self.normalized_shape)?);
-        given.operation_with_sums(norm, masked(self.output_mask), EPSILON)
+        given.operation_with_sums(
+            norm,
+            masked(self.output_mask),
+            forward_eps(given, self.eps)?,
+        )
     }
 }
 

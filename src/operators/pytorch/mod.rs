@@ -23,5 +23,12 @@ fn masked([_, weight, bias]: [bool; 3]) -> Backward {
     Backward::default().with_param_grads(weight || bias)
 }
 
-/// The smallest epsilon allowed: 1/rstd² already contains the forward pass's epsilon.
-const EPSILON: f64 = f32::MIN_POSITIVE as f64;
+/// The forward pass's eps, or the smallest that is allowed: 1/rstd² already contains it. On device buffers the variance
+/// itself is bound, which does not.
+fn forward_eps(given: &Given<'_>, eps: Option<f64>) -> Result<f64, Error> {
+    if eps.is_none() && given.planned {
+        let expected = "the forward pass's, as buffers hold the variance in place of rstd";
+        return Err(Error::argument("eps", expected, "none"));
+    }
+    Ok(eps.unwrap_or(f32::MIN_POSITIVE.into()))
+}

@@ -279,7 +279,8 @@ fn an_activation_is_the_operations() {
         };
         let mut inputs = Inputs::new()
             .described("InputTensor", &[2, 3], DType::F32)
-            .described("ScaleTensor", &[1, 3], DType::F32);
+            .described("ScaleTensor", &[1, 3], DType::F32)
+            .described("BiasTensor", &[1, 3], DType::F32);
         if add {
             inputs = inputs.described("FusedAddTensor", &[2, 3], DType::F32);
         }

@@ -391,7 +391,21 @@ fn bad_arguments_are_named() {
     let inputs = Inputs::new()
         .described("X", &[2, 2], DType::F16)
         .described("scale", &[2], DType::F32)
-        .described("input_mean", &[2], DType::F16);
+        .described("B", &[2], DType::F32)
+        .described("input_mean", &[2], DType::F16)
+        .described("input_var", &[2], DType::F16);
     let error = BatchNormalization::default().operation(&inputs);
-    assert!(matches!(error, Err(Error::StatisticsDType { .. })));
+    fails(
+        error,
+        "input_mean: expected f32 beside parameters of that type, got f16",
+    );
+    let inputs =
+        Inputs::new()
+            .described("X", &[2, 2], DType::F32)
+            .described("scale", &[2], DType::F16);
+    let error = RmsNormalization::default().operation(&inputs);
+    fails(
+        error,
+        "scale: expected f32 elements beside data of f32, got f16",
+    );
 }

@@ -20,9 +20,6 @@ const MASKS: [[bool; 3]; 4] = [
     [true, false, true],
 ];
 
-/// The smallest epsilon allowed: 1/rstd² already contains the forward pass's.
-const NO_EPSILON: f64 = f32::MIN_POSITIVE as f64;
-
 /// The gradients that a mask selects, and the pass that computes them.
 fn masked(mask: [bool; 3]) -> (Vec<(&'static str, Tensor)>, Backward) {
     let selected = GRADS
@@ -148,9 +145,10 @@ fn rows_and_groups_are_as_the_reference() {
                 let (grads, pass) = masked(output_mask);
                 let op = NativeLayerNormBackward {
                     output_mask,
+                    eps: Some(eps),
                     ..NativeLayerNormBackward::new(vec![3, 10])
                 };
-                let gradient = layer(pass.into()).with_epsilon(NO_EPSILON);
+                let gradient = layer(pass.into());
                 let any = if weight || bias { 3 } else { 1 };
                 let returned = grads
                     .iter()
@@ -160,10 +158,11 @@ fn rows_and_groups_are_as_the_reference() {
                 check(&op, &gradient, &inputs, &returned.collect::<Vec<_>>());
                 let op = NativeGroupNormBackward {
                     output_mask,
+                    eps: Some(eps),
                     ..NativeGroupNormBackward::new(3)
                 };
                 if !bias {
-                    let gradient = group(pass.into(), false).with_epsilon(NO_EPSILON);
+                    let gradient = group(pass.into(), false);
                     check(&op, &gradient, &inputs, &grads);
                 }
             }
@@ -239,6 +238,8 @@ fn a_variance_that_is_tiny_beside_eps() {
         let op = NativeLayerNormBackward::new(vec![4]);
         let outputs = block_on(op.run(&subject.gpu, &inputs)).unwrap();
         near(&outputs, "grad_input", &want);
+        let message = "eps: expected the forward pass's, as buffers hold the variance in place of rstd, got none";
+        fails(op.operation(&inputs), message);
     }
 }
 
@@ -315,11 +316,8 @@ fn bad_arguments_are_named() {
     ];
     let op = NativeBatchNormBackward::default();
     let run = |op: &NativeBatchNormBackward, inputs: Inputs<'_>| block_on(op.run(gpu, &inputs));
-    let error = run(&op, without(&backward, "")).unwrap_err();
-    assert!(
-        matches!(error, Error::Variance { channel: 1, .. }),
-        "{error}"
-    );
+    let message = "save_invstd: expected finite numbers above 0, got inf at 1";
+    fails(run(&op, without(&backward, "")), message);
     let message = "save_invstd: expected a tensor, with train, got none";
     fails(run(&op, without(&backward, "save_invstd")), message);
     // Statistics of the other case are not read.
