@@ -105,7 +105,7 @@ fn epsilons() {
                 panic!("{error:?}");
             };
             assert_eq!(got.to_bits(), epsilon.to_bits());
-            says(&error, &["epsilon", "above 0", &format!("{epsilon:e}")]);
+            says(&error, &["epsilon", "above 0", &format!("{epsilon:?}")]);
         }
     }
     // In the type that is used: as f32 they are 0, subnormal (which an adapter may treat as 0) and infinity.
@@ -124,7 +124,7 @@ fn epsilons() {
             matches!(error, Error::Epsilon { used, .. } if used == as_used),
             "{error:?}"
         );
-        let used = format!("got {epsilon:e}, which is {as_used:e} as f32");
+        let used = format!("got {epsilon:?}, which is {as_used:?} as f32");
         says(&error, &["epsilon", &used]);
     }
     // f64 data can use them.
@@ -148,7 +148,7 @@ fn variances() {
         assert_eq!(
             error.to_string(),
             format!(
-                "variance: expected variance + epsilon above 0 and finite, got {variance} + 0.00001 \
+                "variance: expected variance + epsilon above 0 and finite, got {variance:?} + 1e-5 \
                  in channel {channel}"
             )
         );
