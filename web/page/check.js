@@ -3,10 +3,10 @@
 import { announce } from "./announce.js";
 import { Runner } from "./runner.js";
 
-export const checkPart = (call, failed) => {
+export const checkPart = (call, failed, { software }) => {
   const part = document.getElementById("check");
   const find = (selector) => part.querySelector(selector);
-  const [progress, status, rows] = [find("progress"), find(".status"), find("tbody")];
+  const [status, rows] = [find(".status"), find("tbody")];
   const [failures, lacks] = [find(".failures"), find(".lacks")];
   const say = (text) => (status.textContent = text);
 
@@ -33,7 +33,7 @@ export const checkPart = (call, failed) => {
     const line = document.createElement("tr");
     const head = document.createElement("th");
     head.scope = "row";
-    head.textContent = operation.replaceAll("_", " ");
+    head.textContent = operation.replaceAll("_", " ").replace("rms", "RMS");
     const cells = [0, 0, 0].map((count) => {
       const cell = document.createElement("td");
       cell.textContent = count;
@@ -70,19 +70,14 @@ export const checkPart = (call, failed) => {
 
   const step = async () => {
     if (next === cases) await begin();
-    if (cases === 0) {
-      say("No case has such words in its ID.");
-      return false;
-    }
+    if (cases === 0) return [1, "No case has such words in its ID."];
     count(await call("verify_case", next));
     next += 1;
-    progress.value = next / cases;
     const verdict = wrong ? `${wrong} wrong` : "all right";
-    const more = next < cases;
-    say(more ? `${next} of ${cases} cases: ${verdict} so far` : `${cases} cases: ${verdict}.`);
-    if (!more) announce(`The check is done: ${verdict}.`);
-    return more;
+    if (next < cases) return [next / cases, `${next} of ${cases} cases: ${verdict} so far.`];
+    announce(`The check is done: ${verdict}.`);
+    return [1, `${cases} cases: ${verdict}.`];
   };
 
-  new Runner(find(".run"), { start: "Check", pause: "Pause", resume: "Resume" }, { step, say, fail: failed(say) });
+  new Runner(find(".run"), software ? 360 : 120, { step, say, fail: failed(say) });
 };

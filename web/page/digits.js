@@ -5,10 +5,6 @@ import { announce } from "./announce.js";
 import { drawing } from "./drawing.js";
 import { Runner } from "./runner.js";
 
-const RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4];
-const BATCHES = [16, 32, 64, 128];
-/** A rate at which norms make the difference. */
-const DEFAULTS = { rate: 0.3, batch: 64 };
 const SEED = 1;
 /** Steps between two looks at the images that the networks do not learn from. */
 const TEST_EVERY = 10;
@@ -18,7 +14,7 @@ const EPOCHS = 5;
 const NAMES = ["with norms", "without"];
 
 /** The height of a chart, without its legend. */
-const HEIGHT = 135;
+const HEIGHT = 170;
 
 /** A chart of one curve for each network. */
 const chart = (place, range) => {
@@ -39,7 +35,7 @@ const chart = (place, range) => {
       width: place.clientWidth || 300,
       height: HEIGHT,
       scales: { x: { time: false }, y: { range } },
-      axes: [axis, { ...axis, size: 44 }],
+      axes: [{ ...axis, size: 32 }, { ...axis, size: 44 }],
       series: [{ label: "step" }, ...series],
       legend: { live: false },
       cursor: { show: false },
@@ -53,19 +49,13 @@ const chart = (place, range) => {
   return { show: (data) => plot.setData(data) };
 };
 
-const options = (select, values, chosen) => {
-  for (const value of values) select.add(new Option(value, value, value === chosen, value === chosen));
-};
-
-export const digitsPart = (call, failed) => {
+export const digitsPart = (call, failed, { software }) => {
   const part = document.getElementById("digits");
   const find = (selector) => part.querySelector(selector);
   const [rate, batch, status] = [find(".rate"), find(".batch"), find(".status")];
   const say = (text) => (status.textContent = text);
-  options(rate, RATES, DEFAULTS.rate);
-  options(batch, BATCHES, DEFAULTS.batch);
 
-  const loss = chart(find(".loss"), [0, 2.5]);
+  const loss = chart(find(".loss"), (_, __, most) => [0, Math.max(2.5, 1.05 * most)]);
   const accuracy = chart(find(".accuracy"), [0, 100]);
   let losses;
   let accuracies;
@@ -107,18 +97,18 @@ export const digitsPart = (call, failed) => {
     const done = await call("digits_step");
     add(losses, done.step, done.loss);
     loss.show(losses);
-    const more = done.epoch < EPOCHS;
-    if (done.step % TEST_EVERY === 0 || !more) await test(done.step);
-    const latest = NAMES.map((name, network) => `${accuracies[network + 1].at(-1)?.toFixed(1) ?? "-"} % ${name}`);
-    say(`Epoch ${done.epoch.toFixed(1)}, step ${done.step}: ${latest.join(", ")} of the test images right.`);
-    if (!more) {
+    const last = done.epoch >= EPOCHS;
+    if (done.step % TEST_EVERY === 0 || last) await test(done.step);
+    const latest = NAMES.map((name, network) => `${accuracies[network + 1].at(-1)?.toFixed(1) ?? "-"}% ${name}`);
+    const text = `Step ${done.step}. Test images right: ${latest.join(", ")}.`;
+    if (last) {
       fresh = true;
-      announce(status.textContent);
+      announce(text);
     }
-    return more;
+    return [Math.min(1, done.epoch / EPOCHS), text];
   };
 
-  const runner = new Runner(find(".run"), { start: "Train", pause: "Pause", resume: "Resume" }, {
+  const runner = new Runner(find(".run"), software ? 20 : 10, {
     step,
     say,
     fail: (error) => {
@@ -178,10 +168,6 @@ export const digitsPart = (call, failed) => {
   const changed = async (pixels) => {
     drawn = pixels;
     try {
-      if (pixels && losses[0].length === 0) {
-        verdict.textContent = "The networks have learnt nothing yet: train them first.";
-        return;
-      }
       await guess();
       announce(verdict.textContent);
     } catch (error) {

@@ -61,16 +61,16 @@ const open = async () => {
   if (limits === "default") words.push("opened with WebGPU's default limits");
   if (about.software) words.push("a software driver: right, but slow");
   adapter.textContent = `${words.join(" · ")}.`;
+  const repository = document.getElementById("repository");
+  if (about.repository) [repository.href, repository.hidden] = [about.repository, false];
   return about;
 };
 
 try {
   const about = await open();
   opened = true;
-  checkPart(call, fail);
-  speedPart(call, fail, about);
-  digitsPart(call, fail);
-  for (const button of document.querySelectorAll("button.run, button.restart")) button.disabled = false;
+  for (const part of [digitsPart, checkPart, speedPart]) part(call, fail, about);
+  for (const button of document.querySelectorAll("button.run")) button.disabled = false;
 } catch (error) {
   adapter.textContent = "";
   const known = sentence(error);

@@ -1,5 +1,5 @@
-// Work in steps that a button starts, pauses and goes on with. One part works at a time, so that none disturbs another's
-// measurement, and none works while nobody sees the page.
+// Work in steps that a button starts, pauses and goes on with. One part works at a time, so that none disturbs
+// another's measurement, and none works while nobody sees the page.
 
 import { announce } from "./announce.js";
 
@@ -16,22 +16,31 @@ const shown = () =>
     look();
   });
 
+const time = (seconds) =>
+  seconds < 90 ? `${10 * Math.ceil(seconds / 10)} seconds` : `${Math.round(seconds / 60)} minutes`;
+
 export class Runner {
-  #words;
+  #start;
   #button;
+  #part;
   #work;
   #running = false;
   #loop = Promise.resolve();
+  /** The fraction of the work that is done, that after the first step, and the seconds since. */
+  #done = 1;
+  #first = 1;
+  #seconds = 0;
 
   /**
-   * words: the button's texts { start, pause, resume }; work: { step, say, fail }. `step` does a piece of work and
-   * resolves to whether there is more; `say` shows a sentence; `fail` gets an error.
+   * button: starts the work of its section; seconds: an estimate for all of it; work: { step, say, fail }. `step` does
+   * a piece of work and resolves to the fraction that is done and a sentence; `say` shows one; `fail` gets an error.
    */
-  constructor(button, words, work) {
+  constructor(button, seconds, work) {
+    this.#start = button.textContent;
     this.#button = button;
-    this.#words = words;
+    this.#part = button.closest("section");
     this.#work = work;
-    this.#stop(words.start);
+    work.say(`Takes about ${time(seconds)}.`);
     button.addEventListener("click", () => (this.#running ? this.pause() : this.start()));
   }
 
@@ -40,13 +49,13 @@ export class Runner {
     active?.pause();
     active = this;
     this.#running = true;
-    this.#button.textContent = this.#words.pause;
+    this.#button.textContent = "Pause";
     // An earlier loop ends after the step that it is in.
     this.#loop = this.#loop.then(() => this.#run());
   }
 
   pause() {
-    if (this.#running) this.#stop(this.#words.resume);
+    if (this.#running) this.#stop("Resume");
   }
 
   #stop(word) {
@@ -54,18 +63,32 @@ export class Runner {
     this.#button.textContent = word;
   }
 
+  async #step() {
+    const begun = performance.now();
+    if (this.#done === 1) this.#work.say("Preparing …");
+    const [done, sentence] = await this.#work.step();
+    // The first step, of this work or of the same begun anew, also prepares.
+    if (done <= this.#done) [this.#first, this.#seconds] = [done, 0];
+    else this.#seconds += (performance.now() - begun) / 1000;
+    this.#done = done;
+    const left = (this.#seconds * (1 - done)) / (done - this.#first);
+    this.#work.say(left > 0 ? `${sentence} About ${time(left)} left.` : sentence);
+    this.#part.querySelector("progress").value = done;
+    for (const hidden of this.#part.querySelectorAll("[hidden]")) hidden.hidden = false;
+    if (done === 1) this.#stop(this.#start);
+  }
+
   async #run() {
-    const { step, say, fail } = this.#work;
     try {
       while (this.#running) {
         if (document.hidden) {
-          say("Paused while this tab is hidden.");
+          this.#work.say("Paused while this tab is hidden.");
           await shown();
-        } else if (!(await step())) this.#stop(this.#words.start);
+        } else await this.#step();
       }
     } catch (error) {
-      this.#stop(this.#words.start);
-      fail(error);
+      this.#stop(this.#start);
+      this.#work.fail(error);
       announce(error.message);
     }
   }

@@ -9,7 +9,7 @@ const MOST = 5 / 3;
 export const speedPart = (call, failed, about) => {
   const part = document.getElementById("speed");
   const find = (selector) => part.querySelector(selector);
-  const [progress, status, bars, save] = [find("progress"), find(".status"), find(".bars"), find(".save")];
+  const [status, rows, save] = [find(".status"), find(".rows"), find(".save")];
   const say = (text) => (status.textContent = text);
 
   let cases = [];
@@ -23,15 +23,21 @@ export const speedPart = (call, failed, about) => {
     return made;
   };
 
+  if (about.software) {
+    find(".key").before(element("strong", "", "This driver is software: the bars show your CPU, not a GPU."));
+    rows.ariaLabel += ", on the CPU";
+  }
+
   /** The rows of one operation and shape; each element type has a bar there. */
   const group = ({ op, shape, format }) => {
-    const words = [op.replaceAll("-", " "), op.endsWith("forward") ? "" : "gradient", format ?? "", shape];
+    const name = op.replaceAll("-", " ").replace("rms", "RMS");
+    const words = [name, op.endsWith("forward") ? "" : "gradient", format ?? "", shape];
     const label = words.filter(Boolean).join(" ");
     if (!groups.has(label)) {
       const row = element("div", "row");
       row.setAttribute("role", "listitem");
       row.append(element("div", "label", label));
-      bars.append(row);
+      rows.append(row);
       groups.set(label, row);
     }
     return groups.get(label);
@@ -45,7 +51,7 @@ export const speedPart = (call, failed, about) => {
     if (row) {
       const [{ bytes, fraction_of_copy: fraction }] = row.models;
       filled.style.width = `${(100 * Math.min(fraction, MOST)) / MOST}%`;
-      text = `${(bytes / row.time_ms / 1e6).toFixed(1)} GB/s, ${Math.round(100 * fraction)} %`;
+      text = `${(bytes / row.time_ms / 1e6).toFixed(1)} GB/s, ${Math.round(100 * fraction)}%`;
     }
     cell.append(element("span", "type", one.dtype), bar, element("span", "number", text));
     group(one).append(cell);
@@ -53,25 +59,21 @@ export const speedPart = (call, failed, about) => {
   };
 
   const begin = async () => {
-    say("Preparing …");
     ({ cases, timing } = await call("speed_begin", about.adapter));
     [next, groups] = [0, new Map()];
-    bars.replaceChildren();
+    rows.replaceChildren();
   };
 
   const step = async () => {
     if (next === cases.length) await begin();
     show(cases[next], await call("speed_case", next));
     next += 1;
-    progress.value = next / cases.length;
-    save.disabled = false;
-    const more = next < cases.length;
-    say(more ? `${next} of ${cases.length} cases` : `${cases.length} cases, by ${timing}.`);
-    if (!more) announce("The measurement is done.");
-    return more;
+    if (next < cases.length) return [next / cases.length, `${next} of ${cases.length} cases.`];
+    announce("The measurement is done.");
+    return [1, `${cases.length} cases, by ${timing}.`];
   };
 
-  new Runner(find(".run"), { start: "Measure", pause: "Pause", resume: "Resume" }, { step, say, fail: failed(say) });
+  new Runner(find(".run"), about.software ? 60 : 30, { step, say, fail: failed(say) });
 
   save.addEventListener("click", async () => {
     try {

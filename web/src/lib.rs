@@ -59,6 +59,7 @@ impl Page {
         let profile = self.gpu.profile();
         json!({
             "adapter": info.name,
+            "repository": of_workspace("repository"),
             "software": speed::is_software(&self.gpu),
             "types": supported.map(|dtype| dtype.to_string()).collect::<Vec<_>>(),
             "storage_buffers": profile.max_storage_buffers,
@@ -151,6 +152,13 @@ impl Page {
         let guess = training.guess(&pixels).await.map_err(js)?;
         Ok(json!(guess).to_string())
     }
+}
+
+/// What the workspace of wgpu-norm says once of all its packages, if it does.
+fn of_workspace(key: &str) -> Option<&'static str> {
+    let mut lines = include_str!("../../Cargo.toml").lines();
+    let value = |line: &'static str| line.strip_prefix(key)?.strip_prefix(" = ");
+    Some(lines.find_map(value)?.trim_matches('"'))
 }
 
 async fn context(default_limits: bool) -> Result<GpuContext, JsValue> {

@@ -157,11 +157,9 @@ fn verified(verdict: &Value) -> Part {
     }
 }
 
-/// The version of wgpu-norm, whose workspace names it once.
+/// The version of wgpu-norm.
 fn version() -> &'static str {
-    let mut lines = include_str!("../../../Cargo.toml").lines();
-    let version = lines.find_map(|line| line.strip_prefix("version = "));
-    version.unwrap_or_default().trim_matches('"')
+    crate::of_workspace("version").unwrap_or_default()
 }
 
 #[cfg(test)]
