@@ -246,23 +246,25 @@ impl Plot<'_> {
         for goal in scale.goals(rows) {
             out.line(panel.x(goal), panel.top - 2.0, panel.bottom, "goal");
         }
-        for row in rows {
-            let line = shapes.iter().position(|shape| shape.shape == row.shape);
-            let kind = TYPES.iter().position(|(dtype, ..)| *dtype == row.dtype);
-            let (Some(line), Some(kind)) = (line, kind) else {
-                continue;
-            };
-            let Some((_, mark, colour)) = TYPES.get(kind) else {
-                continue;
-            };
-            let y = panel.top + LINE * (line as f64 + 0.5) + 4.0 * (kind as f64 - 1.0);
-            if let Some(value) = self.peer(scale, row) {
-                let place = (panel.x(value), y);
-                self.picture.mark(*mark, place, colour, false);
-            }
-            if let Some(value) = (scale.value)(row) {
-                let place = (panel.x(value), y);
-                self.picture.mark(*mark, place, colour, true);
+        for (line, shape) in shapes.iter().enumerate() {
+            let of_line = rows.iter().filter(|row| row.shape == shape.shape);
+            let is_there = |dtype| of_line.clone().any(|row| row.dtype == dtype);
+            let types = TYPES.iter().filter(|(dtype, ..)| is_there(*dtype));
+            // Around the middle of the band.
+            let middle = panel.top + LINE * (line as f64 + 0.5);
+            let first = middle - 2.0 * (types.clone().count() as f64 - 1.0);
+            for (kind, (dtype, mark, colour)) in types.enumerate() {
+                let y = first + 4.0 * kind as f64;
+                for row in of_line.clone().filter(|row| row.dtype == *dtype) {
+                    if let Some(value) = self.peer(scale, row) {
+                        let place = (panel.x(value), y);
+                        self.picture.mark(*mark, place, colour, false);
+                    }
+                    if let Some(value) = (scale.value)(row) {
+                        let place = (panel.x(value), y);
+                        self.picture.mark(*mark, place, colour, true);
+                    }
+                }
             }
         }
     }
@@ -303,6 +305,49 @@ fn elements(shape: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_lie_around_the_middle_of_their_band() {
+        let heights = |dtypes: &[&str]| -> (f64, Vec<f64>) {
+            let mut plot = Plot {
+                picture: Picture::new(WIDTH),
+                y: 0.0,
+                pytorch: None,
+            };
+            let row = |dtype: &&str| Row {
+                dtype: (*dtype).to_owned(),
+                ..Row::example(0.5)
+            };
+            let rows: Vec<Row> = dtypes.iter().map(row).collect();
+            plot.block(&BANDWIDTH, 1.0, "a name", &rows.iter().collect::<Vec<_>>());
+            let picture = plot.picture.finish(plot.y);
+            let numbers = |line: &str| -> Vec<f64> {
+                let words = line.split(['"', ',', ' ']);
+                words.filter_map(|word| word.parse().ok()).collect()
+            };
+            let band = picture.lines().find(|line| line.contains("#f5f5f5"));
+            let band = numbers(band.unwrap_or_default())[1] + LINE / 2.0;
+            // A circle's centre, and the middle of a square's upper and lower corners.
+            let marks = picture.lines().filter_map(|line| {
+                let numbers = numbers(line);
+                if line.starts_with("<circle") {
+                    return Some(numbers[1]);
+                }
+                let is_mark = line.starts_with("<polygon");
+                is_mark.then(|| f64::midpoint(numbers[1], numbers[5]))
+            });
+            (band, marks.collect())
+        };
+        for dtypes in [&["f32"][..], &["f16"], &["f32", "f16"]] {
+            let (band, marks) = heights(dtypes);
+            assert_eq!(marks.len(), dtypes.len());
+            let middle = marks.iter().sum::<f64>() / marks.len() as f64;
+            assert!(
+                (middle - band).abs() < 0.1,
+                "{dtypes:?}: {marks:?} in {band}"
+            );
+        }
+    }
 
     #[test]
     fn ticks_are_round_and_few() {
