@@ -4,6 +4,9 @@
 const HEAD: usize = 140;
 const TAIL: usize = 60;
 
+/// The columns of a line of words.
+const COLUMNS: usize = 100;
+
 /// The text with its control characters escaped, except line ends.
 pub fn visible(text: &str) -> String {
     escaped(text, |c| c == '\n')
@@ -24,6 +27,20 @@ pub fn excerpt(text: &str) -> String {
     let (head, rest) = text.split_at(byte(HEAD));
     let (_, tail) = rest.split_at(byte(count - TAIL) - head.len());
     format!("{} … {}", one_line(head), one_line(tail))
+}
+
+/// The text in lines of at most 100 columns, unless a word is longer.
+pub fn wrapped(text: &str) -> String {
+    let (mut lines, mut column) = (String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        column += word.chars().count();
+        if column > COLUMNS {
+            lines.push_str("\n  ");
+            column = 2 + word.chars().count();
+        }
+        lines.push_str(word);
+    }
+    lines
 }
 
 fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
@@ -53,6 +70,20 @@ mod tests {
         let text = "é \u{1b}[31mred\r\n\u{202e}'\"\\\u{9b}";
         assert_eq!(visible(text), "é \\u{1b}[31mred\\r\n\\u{202e}'\"\\\\u{9b}");
         assert_eq!(excerpt("a\nb\tc"), "a\\nb\\tc");
+    }
+
+    #[test]
+    fn lines_end_between_words() {
+        let text = ["word"; 50].join(" ");
+        let lines = wrapped(&text);
+        assert!(
+            lines
+                .lines()
+                .all(|line| (80..=100).contains(&line.len()) || line.len() < 60)
+        );
+        assert_eq!(lines.lines().count(), 3);
+        assert_eq!(lines.replace("\n  ", ""), text);
+        assert_eq!(wrapped("a  b"), "a  b");
     }
 
     #[test]

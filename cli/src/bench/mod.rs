@@ -16,6 +16,7 @@ use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::measure::bencher::Bencher;
 use crate::measure::budget::Budget;
+use crate::measure::operators::Op;
 use crate::measure::search::{Watch, search};
 use crate::measure::sets::{Case, Set};
 use crate::measure::timing::Rounds;
@@ -44,7 +45,9 @@ pub fn run(command: &Bench, gpu: &GpuArgs) -> Result<(), Failure> {
     if command.tune {
         return tune(command, &context, set, &progress);
     }
-    let cases = command.selection.cases(set, Set::shapes, &command.dtype);
+    let cases = command
+        .selection
+        .cases(&Op::USUAL, set, Set::shapes, &command.dtype);
     let files = Files::prepare(command, command.selection.set(set))?;
     let results = measure(command, gpu, &context, &progress, &cases)?;
     drop(progress);
@@ -73,7 +76,7 @@ fn measure(
     let mut refused = None;
     for (index, case) in cases.iter().enumerate() {
         progress.step(&format!("{case} ({} of {})", index + 1, cases.len()));
-        if let Some(error) = bencher.add(case, &mut results, progress)? {
+        if let Some(error) = bencher.add(case, &mut results, progress, table::line)? {
             refused = refused.or(possible::<()>(Err(error))?.err());
         }
     }
@@ -124,7 +127,7 @@ impl Files {
 fn tune(command: &Bench, gpu: &GpuContext, set: Set, progress: &Progress) -> Result<(), Failure> {
     let cases = command
         .selection
-        .cases(set, Set::representatives, &command.dtype);
+        .cases(&Op::USUAL, set, Set::representatives, &command.dtype);
     progress.step("preparing");
     let mut trial = Trial::new(gpu, &cases, command.rounds)?;
     let mut watch = Notes {

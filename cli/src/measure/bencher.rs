@@ -9,7 +9,7 @@ use super::timing::{Clock, Rounds, gb_per_s, median_ms};
 use crate::attributes::Choice as _;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::results::{Model, Results, Row, Skipped, table};
+use crate::results::{Model, Results, Row, Skipped};
 use crate::stdout;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -53,16 +53,17 @@ impl Bencher {
         })
     }
 
-    /// Measures a case, prints it and adds it to the results. If that fails, adds the reason and returns it.
+    /// Measures a case, prints its line and adds it to the results. If that fails, adds the reason and returns it.
     pub fn add(
         &mut self,
         case: &Case,
         results: &mut Results,
         progress: &Progress,
+        line: fn(&Row) -> String,
     ) -> Result<Option<Error>, Failure> {
         match self.measure(case) {
             Ok(row) => {
-                progress.suspend(|| stdout::line(table::line(&row)))?;
+                progress.suspend(|| stdout::line(line(&row)))?;
                 results.push(row);
                 Ok(None)
             }

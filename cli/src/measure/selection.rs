@@ -11,7 +11,7 @@ use wgpu_norm::{Activation, DType, DataFormat, Error, Through};
 #[derive(Debug, Args)]
 pub struct Selection {
     /// The operators, separated by commas: a gradient is named by its layer alone; also forward passes, or all
-    /// [default: the gradients of batch, layer and RMS norm; batch-norm with --shape or --activation]
+    /// [default: batch-norm with --shape; else `report` has all, `bench` the gradients of batch, layer and RMS norm]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops())]
     pub op: Vec<Ops>,
     /// The axis of the channels: 1 (NCX) or the last (NXC), separated by commas [default: both]
@@ -73,9 +73,9 @@ impl Selection {
     }
 
     /// The operators that are named, else the usual ones.
-    fn ops(&self) -> Vec<Op> {
+    fn ops(&self, usual: &[Op]) -> Vec<Op> {
         match (self.op.as_slice(), self.shape.as_slice()) {
-            ([], []) => Op::USUAL.into(),
+            ([], []) => usual.into(),
             ([], _) => vec![Op::BatchNorm],
             (ops, _) => ops.iter().flat_map(Ops::iter).collect(),
         }
@@ -84,12 +84,13 @@ impl Selection {
     /// The cases of the given shapes, else of those that `shapes` lists, by operator, shape, type and format.
     pub fn cases(
         &self,
+        usual: &[Op],
         set: Set,
         shapes: impl Fn(Set, Op) -> &'static [&'static [usize]],
         dtypes: &[DType],
     ) -> Vec<Case> {
         let mut cases: Vec<Case> = Vec::new();
-        for op in self.ops() {
+        for op in self.ops(usual) {
             let shapes = match self.shape.as_slice() {
                 [] => shapes(set, op).iter().map(|s| Shape(s.to_vec())).collect(),
                 given => given.to_vec(),

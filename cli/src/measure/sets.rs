@@ -163,9 +163,8 @@ impl Set {
             (Self::Gpu, Groups::Rows) => &[&[8192, 4096], &[65536, 768]],
             (Self::Software, Groups::Tokens) => &[&[8, 256, 1152]],
             (Self::Gpu, Groups::Tokens) => &[&[16, 1024, 1152]],
-            (Self::Software | Self::Gpu, Groups::OfSamples) => {
-                &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
-            }
+            (Self::Software, Groups::OfSamples) => &[&[2, 320, 64, 64], &[32, 64, 56, 56]],
+            (Self::Gpu, Groups::OfSamples) => &[&[8, 256, 64, 64], &[32, 64, 56, 56]],
             (Self::Software, Groups::Positions) => &[&[8, 96, 56, 56], &[16, 384, 14, 14]],
             (Self::Gpu, Groups::Positions) => &[&[64, 96, 56, 56], &[64, 384, 14, 14]],
             // These are few enough.

@@ -74,6 +74,15 @@ impl Data {
         self.parts.iter().find(|part| part.kind == kind)
     }
 
+    /// How much was verified and measured: two sentences.
+    pub fn extent(&self) -> [String; 2] {
+        [("Verified", Kind::Verify), ("Measured", Kind::Bench)].map(|(word, kind)| {
+            let part = self.part(kind);
+            let outcome = part.map_or("not asked for".to_owned(), Part::outcome);
+            format!("{word}: {outcome}.")
+        })
+    }
+
     /// Says how far a part has come.
     pub fn note(&mut self, kind: Kind, note: String) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.kind == kind) {
@@ -89,8 +98,9 @@ impl Data {
     }
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Part {
+    /// What has become of it, in words.
+    fn outcome(&self) -> String {
         let state = match self.state {
             State::NotBegun => "not begun",
             State::UnderWay => "cut off, or still under way",
@@ -100,10 +110,16 @@ impl fmt::Display for Part {
             State::NotMeasured => "not measured",
             State::Failed => "failed",
         };
-        write!(f, "{}: {state}", self.kind.name())?;
-        match self.note.as_str() {
-            "" => Ok(()),
-            note => write!(f, ", {note}"),
+        match (self.state, self.note.as_str()) {
+            (_, "") => state.to_owned(),
+            (State::Done, note) => note.to_owned(),
+            (_, note) => format!("{state}, {note}"),
         }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.name(), self.outcome())
     }
 }

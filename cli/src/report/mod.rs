@@ -25,17 +25,21 @@ use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::measure::bencher::Bencher;
 use crate::measure::budget::Budget;
+use crate::measure::operators::Op;
 use crate::measure::search::{Watch, search};
 use crate::measure::sets::{Case, Set};
 use crate::measure::timing::{Clock, Rounds};
 use crate::measure::trial::Trial;
 use crate::measure::{around, possible};
 use crate::progress::Progress;
-use crate::results::{Results, Tuned, table};
+use crate::results::markdown::digits;
+use crate::results::{Results, Row, Tuned};
 use crate::stdout;
+use crate::text::{one_line, wrapped};
 use data::{Data, Part, State};
 use folder::Folder;
 use options::Kind;
+use std::fmt::Display;
 use std::time::Instant;
 use wgpu_norm::GpuContext;
 
@@ -57,6 +61,12 @@ pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
     command.selection.check(&command.dtype)?;
     let budget = Budget::minutes(command.minutes);
     let folder = Folder::create(&command.dir)?;
+    // Before a driver is asked for anything, which may take long.
+    let minutes = command.minutes;
+    say(format_args!(
+        "measuring for {minutes} min, into {}",
+        folder.page()
+    ))?;
     let progress = Progress::new();
     // The library's warnings go to stderr.
     let gpu = progress.suspend(|| args.open())?;
@@ -76,14 +86,30 @@ pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
         run.part(index)?;
     }
     drop(run.progress);
-    if let Some(verdict) = &run.data.verify {
-        stdout::line(format_args!("\nresults against float64: {}", verdict.words))?;
-    }
-    stdout::line(format_args!("\n{}", run.folder.page()))?;
+    stdout::line("")?;
+    run.data.extent().into_iter().try_for_each(say)?;
+    stdout::line(run.folder.page())?;
+    say(page::WHERE_TO_SEND.trim_end())?;
     match run.data.failure() {
         Some(what) => Err(Failure::Report { what }),
         None => Ok(()),
     }
+}
+
+/// Prints text in lines that fit into most terminals.
+fn say(text: impl Display) -> Result<(), Failure> {
+    stdout::line(wrapped(&one_line(&text.to_string())))
+}
+
+/// A measured case as a line; the files have all its numbers.
+fn line(row: &Row) -> String {
+    let format = row.data_format.as_deref().unwrap_or_default();
+    let case = [&row.op, &row.shape, &row.dtype, format, &row.variant()].join(" ");
+    let (time, of_copy) = (row.time_ms, digits(row.fraction(), 2));
+    format!(
+        "{:<51} {time:>9.4} ms, {of_copy} of the copy bandwidth",
+        case.trim_end()
+    )
 }
 
 struct Run<'a> {
@@ -107,6 +133,8 @@ impl Run<'_> {
             return Ok(());
         };
         let begin = Instant::now();
+        self.progress
+            .suspend(|| say(format_args!("{} …", part.kind.name())))?;
         self.progress.step(part.kind.name());
         let (state, note) = match self.budget.is_over() {
             true => (State::OutOfTime, String::new()),
@@ -183,16 +211,22 @@ impl Run<'_> {
         let rounds = Rounds(self.command.rounds);
         let mut bencher = Bencher::new(&self.gpu, rounds)?;
         let mut failures = 0;
-        let of_all = |done: usize| format!("{done} of {} cases", cases.len());
-        self.progress
-            .suspend(|| table::print_head(&self.data.results))?;
+        let of_all = |done| {
+            format!(
+                "{done} of {} cases{}",
+                cases.len(),
+                order::none_of(&cases, done)
+            )
+        };
         for (index, case) in cases.iter().enumerate() {
-            if budget.is_over() {
+            // The search waits for a case of every kind.
+            if self.budget.is_over() || budget.is_over() && order::none_of(&cases, index).is_empty()
+            {
                 return Ok((State::OutOfTime, of_all(index)));
             }
             self.progress
                 .step(&format!("{case} ({} of {})", index + 1, cases.len()));
-            let error = bencher.add(case, &mut self.data.results, &self.progress)?;
+            let error = bencher.add(case, &mut self.data.results, &self.progress, line)?;
             let refused = error.map_or(Ok(Ok(())), |error| possible(Err(error)));
             if let Err(failure) = refused {
                 failures += 1;
@@ -215,10 +249,10 @@ impl Run<'_> {
 
     fn search(&mut self) -> Result<Outcome, Failure> {
         let dtypes = self.command.dtype.get(..1).unwrap_or_default();
-        let cases = self
-            .command
-            .selection
-            .cases(self.set, Set::representatives, dtypes);
+        let cases =
+            self.command
+                .selection
+                .cases(&Op::USUAL, self.set, Set::representatives, dtypes);
         let mut trial = Trial::new(&self.gpu, &cases, self.command.rounds)?;
         let (tuning, software) = (self.gpu.profile().tuning, self.set == Set::Software);
         let tuned = search(tuning, software, &mut trial, self)?;
@@ -246,7 +280,7 @@ impl Watch for Run<'_> {
     fn found(&mut self, tuned: &Tuned) -> Result<(), Failure> {
         let noted = self.data.search.as_ref().map_or(0, |old| old.changes.len());
         for change in tuned.changes.iter().skip(noted) {
-            self.progress.suspend(|| stdout::line(change))?;
+            self.progress.suspend(|| say(change))?;
         }
         self.data.search = Some(tuned.clone());
         self.data

@@ -27,13 +27,24 @@ pub fn markdown(data: &Data) -> String {
     if let Some(verdict) = &data.verify {
         page.line("## Results against the float64 reference\n");
         page.line(format!("{}.\n", plain(&verdict.words)));
+        page.line(
+            "The largest error is a fraction of the tolerance: 1 is the largest error allowed, and above 1 a result \
+             is wrong. Rounding alone, of a right result to f16 or bf16, comes close to 1.\n",
+        );
         page.line(format!("{}\n", visible(&verdict.table)));
     }
     page.parts(data);
     page.adapters(data);
     page.all_numbers(data);
+    page.line(format!("{}\n", WHERE_TO_SEND.trim_end()));
     page.0.join("\n")
 }
+
+/// Asks for the file that has all numbers. The repository's address is empty until there is one.
+pub const WHERE_TO_SEND: &str = concat!(
+    "Please send report.json, also if all results are right, in an issue of wgpu-norm's repository ",
+    env!("CARGO_PKG_REPOSITORY")
+);
 
 /// The lines.
 struct Page(Vec<String>);
@@ -68,13 +79,18 @@ impl Page {
                 plain(&verdict.words)
             ));
         }
+        self.line(format!("{}\n", plain(&data.extent().join(" "))));
         if data.results.is_software() {
             self.line(
                 "**This adapter is a CPU**, not a GPU: the times are those of a software driver.\n",
             );
         }
-        let parts = data.parts.iter();
-        let missing = parts.filter(|part| part.state != State::Done);
+        // The line above says it of these two.
+        let others = data
+            .parts
+            .iter()
+            .filter(|part| !matches!(part.kind, Kind::Verify | Kind::Bench));
+        let missing = others.filter(|part| part.state != State::Done);
         let missing: Vec<String> = missing.map(|part| plain(&part.to_string())).collect();
         if !missing.is_empty() {
             self.line(format!(
@@ -495,6 +511,31 @@ mod tests {
                     .starts_with("**RESULTS ARE WRONG on this adapter: 2 of 90 cases.**")),
             "{page}"
         );
+    }
+
+    #[test]
+    fn the_page_begins_with_its_extent_and_ends_with_where_to_send_it() {
+        let mut data = data();
+        data.verify = Some(verdict(true));
+        data.note(Kind::Verify, "2 of 90 cases".to_owned());
+        if let Some(part) = data.parts.last_mut() {
+            part.state = State::OutOfTime;
+        }
+        data.note(Kind::Bench, "7 of 156 cases, none of f16".to_owned());
+        let page = markdown(&data);
+        let extent = "Verified: 2 of 90 cases. Measured: out of time, 7 of 156 cases, none of f16.";
+        assert_eq!(page.lines().nth(2), Some(extent), "{page}");
+        let last = page.lines().last().unwrap_or_default();
+        assert!(last.starts_with("Please send report.json, "), "{page}");
+        // The table's numbers are explained above it.
+        let explained = page.find("1 is the largest error allowed");
+        assert!(
+            explained.is_some() && explained < page.find("| a | table |"),
+            "{page}"
+        );
+        data.parts.clear();
+        let extent = "Verified: not asked for. Measured: not asked for.";
+        assert!(markdown(&data).contains(extent));
     }
 
     #[test]

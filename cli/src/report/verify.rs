@@ -1,5 +1,6 @@
 //! The comparison with the float64 reference.
 
+use super::order;
 use crate::failure::Failure;
 use crate::measure::budget::Budget;
 use crate::progress::Progress;
@@ -13,7 +14,7 @@ use wgpu_norm_verify::cases;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub passed: bool,
-    /// The number of cases, and of those that failed.
+    /// The number of cases, and of those that failed; the kinds that no case is of.
     pub words: String,
     /// Markdown, a line for each algorithm.
     pub table: String,
@@ -23,11 +24,15 @@ pub struct Verdict {
 
 /// Runs the default cases while the budget lasts.
 pub fn measure(gpu: &GpuContext, budget: Budget, progress: &Progress) -> Result<Verdict, Failure> {
-    let summary = verify::measure(gpu, &[], &cases(false), progress, || !budget.is_over())?;
+    let cases = order::spread(cases(false));
+    let summary = verify::measure(gpu, &[], &cases, progress, || !budget.is_over())?;
+    let details = summary.to_json();
+    let left = details.get("out_of_time").and_then(Value::as_u64);
+    let done = cases.len().saturating_sub(left.unwrap_or(0) as usize);
     Ok(Verdict {
         passed: summary.failed() == 0,
-        words: summary.verdict(),
+        words: summary.verdict() + &order::none_of(&cases, done),
         table: summary.to_markdown(),
-        details: summary.to_json(),
+        details,
     })
 }

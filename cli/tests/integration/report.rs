@@ -109,8 +109,10 @@ fn measures_all_parts_and_draws_them_again() {
         }
     }
     assert_eq!(kinds.len(), 6);
-    // The first type comes first.
-    assert!(kinds[..3].iter().all(|kind| kind.1 == Some("f32")));
+    // The first three have both operators and both types.
+    assert!(kinds[..3].iter().any(|kind| kind.0 == layer));
+    assert!(kinds[..3].iter().any(|kind| kind.1 == Some("f16")));
+    assert_eq!(kinds[0].1, Some("f32"));
     assert!(report["adapters"][0]["name"].is_string());
     assert!(report["around"]["open_ms"].is_number());
     assert!(report["stamps"]["first_us"].is_number());
@@ -125,6 +127,15 @@ fn measures_all_parts_and_draws_them_again() {
     ] {
         assert!(page.contains(text), "no '{text}' in: {page}");
     }
+    assert!(page.contains("\n\nVerified: "), "{page}");
+    assert!(page.contains(" Measured: 6 cases."), "{page}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in printed.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    assert!(printed.starts_with("measuring for 1 min"), "{printed}");
+    assert!(printed.contains("\nMeasured: 6 cases.\n"), "{printed}");
+    assert!(printed.contains("\nPlease send "), "{printed}");
     let software = report["kind"] == "Cpu";
     assert_eq!(page.contains("**This adapter is a CPU**"), software);
 
@@ -169,6 +180,39 @@ fn measures_all_parts_and_draws_them_again() {
     ] {
         assert!(page.contains(text), "no '{text}' in: {page}");
     }
+}
+
+/// A reader who has the files open sees the old ones to their ends.
+#[cfg(unix)]
+#[test]
+fn files_are_drawn_again_in_one_piece() {
+    use std::io::Read;
+    let folder = folder("one-piece");
+    assert_exit(&run(&folder, &["--minutes", "0"]), 0, &[]);
+    let names = ["report.md", "report.svg"];
+    let old = names.map(|name| format!("old {name}\n").repeat(10_000));
+    let files = [0, 1].map(|index| {
+        let path = folder.join(names[index]);
+        std::fs::write(&path, &old[index]).unwrap();
+        std::fs::File::open(path).unwrap()
+    });
+    assert_exit(&run(&folder, &["--redraw"]), 0, &[]);
+    read(&folder);
+    for (mut file, old) in files.into_iter().zip(old) {
+        let mut seen = String::new();
+        file.read_to_string(&mut seen).unwrap();
+        assert!(seen == old);
+    }
+}
+
+/// Whoever waits behind a pipe knows at once that it has begun.
+#[test]
+fn it_speaks_before_it_asks_a_driver() {
+    let folder = folder("speaks");
+    let output = run(&folder, &["--adapter", "no such adapter"]);
+    assert_exit(&output, 1, &["no such adapter"]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.starts_with("measuring for 10 min"), "{printed}");
 }
 
 #[test]
