@@ -185,7 +185,7 @@ impl ContextOptions {
         let info = adapter.get_info();
         if name.is_none() && info.device_type == wgpu::DeviceType::Cpu {
             log::warn!(
-                "no GPU found: {} is a software driver, which is correct but slow",
+                "no GPU found: {} is a software driver: correct but slow",
                 info.name
             );
         }

@@ -60,9 +60,9 @@ const cases = async () => {
   const done = await status(page, "check", /^\d+ cases: /, 15 * MINUTE);
   assert.match(done, /^\d{3,} cases: all right\.$/);
   assert.equal(await page.locator("#check .failures li").count(), 0);
-  // Browsers have no f64, and SwiftShader small workgroups and a conversion to f16 that rounds in its own way.
+  // Browsers have no f64, and SwiftShader small workgroups and conversions to f16 that round in their own way.
   for (const reason of await page.locator("#check .lacks li").allInnerTexts()) {
-    assert.match(reason, /SHADER_F64|registers hold|pack2x16float does not round/);
+    assert.match(reason, /SHADER_F64|registers hold|does not round to nearest even/);
   }
   await picture(page, "cases");
 };

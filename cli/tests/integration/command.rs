@@ -812,7 +812,7 @@ fn refuses_attributes() {
     refuse_draft(
         "variance",
         &bad,
-        &["variance: expected", "-1 + 1", "channel 1"],
+        &["variance: expected", "-1.0 + 1.0", "channel 1"],
     );
     let bad = Draft::good().with("variance", tensor(&[2], &[1.0_f32, f32::INFINITY]));
     let fragments = ["variance: expected", "finite", "inf + 1", "channel 1"];

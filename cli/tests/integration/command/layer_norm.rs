@@ -421,7 +421,7 @@ fn refuses_attributes() {
         refuse("epsilon-range", &draft, &[], &fragments);
     }
     let draft = good().with("variance", tensor(&[3], &[1.0_f32, 1.0, -1.0]));
-    let fragments = ["variance: expected", "-1 + 1"];
+    let fragments = ["variance: expected", "-1.0 + 1.0"];
     refuse("variance", &draft, &["--epsilon", "1"], &fragments);
     let draft = good().with("variance", tensor(&[3], &[1.0, f32::INFINITY, 1.0]));
     let fragments = ["variance: expected", "inf + ", "row 1"];

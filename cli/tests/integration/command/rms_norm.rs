@@ -269,7 +269,7 @@ fn refuses_attributes() {
     let fragments = ["metadata epsilon: expected a finite", "\"small\""];
     refuse("epsilon", &draft, &[], &fragments);
     let draft = good().with("mean_square", tensor(&[3], &[1.0_f32, 1.0, -1.0]));
-    let fragments = ["mean_square: expected", "-1 + 1", "row 2"];
+    let fragments = ["mean_square: expected", "-1.0 + 1.0", "row 2"];
     refuse("mean-square", &draft, &[], &fragments);
     let draft = good().with("mean_square", tensor(&[3], &[1.0, f32::INFINITY, 1.0]));
     let fragments = ["mean_square: expected", "inf + ", "row 1"];
