@@ -87,7 +87,8 @@ has_llvmpipe() {
 }
 has_swiftshader() { "$here/find-swiftshader.sh" >/dev/null; }
 has_validators() {
-    command -v spirv-val >/dev/null && command -v glslangValidator >/dev/null
+    command -v spirv-val >/dev/null && command -v glslangValidator >/dev/null \
+        && any /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 }
 
 if command -v apt-get >/dev/null; then
@@ -119,7 +120,7 @@ if [ $all = yes ]; then
     has_llvmpipe || want llvmpipe 'libegl1 libegl-mesa0 libgl1-mesa-dri' \
         'mesa-libEGL mesa-dri-drivers' mesa
     if [ $manager = apt ]; then
-        has_validators || want validators 'spirv-tools glslang-tools' '' ''
+        has_validators || want validators 'spirv-tools glslang-tools vulkan-validationlayers' '' ''
         has_swiftshader || want SwiftShader chromium '' ''
     fi
 else

@@ -9,6 +9,8 @@
 #                               kernel, a hundred thousand random plans, verify's full list, the oldest Rust, the
 #                               packages and what they depend on, the application with egui, the page, and Burn in
 #                               a browser: hours
+#   scripts/test.sh --trust [MINUTES]
+#                               tests that search by themselves for so long [default: 5]; WGPU_NORM_SEED repeats a search
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters that the tests require: a comma-separated list of lavapipe,
@@ -21,6 +23,7 @@ set -eu
 cd "$(dirname "$0")/.."
 ci=${CI:-false}
 all=no
+trust=
 case "${1-}" in
     '') ;;
     --all) all=yes ;;
@@ -28,8 +31,9 @@ case "${1-}" in
         all=yes
         export WGPU_NORM_TEST_EVERY=1
         ;;
+    --trust) trust=${2:-5} ;;
     *)
-        echo "usage: $0 [--all | --release]" >&2
+        echo "usage: $0 [--all | --release | --trust [MINUTES]]" >&2
         exit 2
         ;;
 esac
@@ -133,6 +137,17 @@ run_tests() {
     case "${WGPU_NORM_TEST_EVERY:-},${WGPU_NORM_REQUIRE_ADAPTERS:-}" in ,*lavapipe*) run= ;; esac
     step $run cargo test --test integration --no-fail-fast
 }
+# A share of the minutes for every adapter, and one for lavapipe under Vulkan's validation layers.
+search() { # minutes
+    export WGPU_NORM_SEED="${WGPU_NORM_SEED:-$(date +%s)}"
+    step with_drivers env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.8 }")" cargo test --test trust
+    if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
+        step env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.2 }")" WGPU_NORM_TRUST_ADAPTER="(vulkan, llvmpipe" WGPU_VALIDATION=1 \
+            VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT cargo test --test trust
+    else
+        skip "Vulkan's validation layers are not installed (package vulkan-validationlayers)"
+    fi
+}
 finish() {
     if [ -n "$failed" ]; then
         heading "failed, see above:$failed"
@@ -140,6 +155,13 @@ finish() {
     fi
     heading "all passed"
 }
+
+if [ -n "$trust" ]; then
+    heading "a search of $trust minutes"
+    search "$trust"
+    finish
+    exit 0
+fi
 
 if [ $all = no ]; then
     heading "tests"
@@ -215,6 +237,9 @@ if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
     heading "Burn's layers in a browser"
     scripts/test-burn-browser.sh
 fi
+
+heading "a search of 3 minutes"
+search 3
 
 heading "kernels through Tint"
 if [ "$ci" = true ] && has apt-get && ! { has node && has npm; }; then

@@ -16,6 +16,7 @@ mod oracles;
 mod plain;
 mod ranks;
 mod streams;
+mod validation;
 
 #[allow(
     dead_code,
@@ -123,6 +124,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("seed {seed}: WGPU_NORM_SEED={seed} tries the same again");
+    if validation::listen() {
+        println!("Vulkan's validation layers are on: each of their messages is a failure");
+    }
     println!(
         "{:44} {:12} {:>8} {:>8} {:>8} {:>8}",
         "adapter", "part", "tried", "refused", "failed", "seconds"
@@ -169,6 +173,7 @@ fn main() -> ExitCode {
             failures.extend(report.failures);
         }
     }
+    failures.extend(validation::messages());
     if failures.is_empty() {
         return ExitCode::SUCCESS;
     }

@@ -1,0 +1,67 @@
+//! What Vulkan's validation layers say while the other parts run.
+//!
+//! The layers are on if `WGPU_VALIDATION=1` is set; the other variables are the layers' own:
+//!
+//! ```sh
+//! WGPU_VALIDATION=1 VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT \
+//!     WGPU_NORM_TRUST=5 cargo test --test trust
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Messages that are no fault of this crate's: their ID, words that they have, and the reason.
+const NOISE: [(&str, &str, &str); 1] = [(
+    "UNASSIGNED-CoreValidation-Shader-InconsistentSpirv",
+    "Invalid source language operand: 10",
+    "layers of 2023 do not know that WGSL has this number; spirv-val checks the kernels in other tests",
+)];
+
+/// Messages, each with the times that it came.
+static MESSAGES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+struct Listener;
+
+impl log::Log for Listener {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn && metadata.target().starts_with("wgpu_hal::vulkan")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        // Lines that begin with a tab name the objects of the message before.
+        let message = record.args().to_string();
+        if !self.enabled(record.metadata()) || message.starts_with('\t') {
+            return;
+        }
+        // Handles differ; the ID and the words after it do not.
+        let (id, rest) = message.split_once("]\n").unwrap_or((&message, ""));
+        let is_noise = |(noise, words, _): &(&str, &str, &str)| id.contains(noise) && rest.contains(words);
+        if NOISE.iter().any(is_noise) {
+            return;
+        }
+        let words = rest.split_whitespace().filter(|word| !word.contains("0x"));
+        let message = format!("{id}] {}", words.collect::<Vec<_>>().join(" "));
+        let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        *messages.entry(message).or_default() += 1;
+    }
+
+    fn flush(&self) {}
+}
+
+/// Listens from now on, if the layers are on.
+pub fn listen() -> bool {
+    let on = std::env::var("WGPU_VALIDATION").is_ok_and(|value| value == "1");
+    if on && log::set_logger(&Listener).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+    on
+}
+
+/// The messages so far.
+pub fn messages() -> Vec<String> {
+    let messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = messages
+        .iter()
+        .map(|(message, times)| format!("{times} times: {message}"));
+    lines.collect()
+}
