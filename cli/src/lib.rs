@@ -41,6 +41,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use text::visible;
 
+/// What reads files that others made, for fuzzing; it may change in any version.
+#[doc(hidden)]
+pub mod readers {
+    pub use crate::header::parse as header;
+    pub use crate::report::redrawn as report;
+}
+
 pub use ranks::Ranks;
 pub use temporary::remove_current;
 

@@ -33,7 +33,7 @@ use crate::measure::trial::Trial;
 use crate::measure::{around, possible};
 use crate::progress::Progress;
 use crate::results::markdown::digits;
-use crate::results::{Results, Row, Tuned};
+use crate::results::{Results, Row, Tuned, plot};
 use crate::stdout;
 use crate::text::{one_line, wrapped};
 use data::{Data, Part, State};
@@ -50,6 +50,15 @@ const VERIFY_ENDS: f64 = 0.25;
 /// The number of unexpected failures that the bench tolerates before it gives up: they may be due to a driver that does
 /// not recover.
 const MOST_FAILURES: usize = 3;
+
+/// The page and the plot of a report's JSON, if it is one.
+pub fn redrawn(json: &[u8]) -> Option<(String, String)> {
+    let data: Data = serde_json::from_slice(json).ok()?;
+    Some((
+        page::markdown(&data),
+        plot::svg(&data.results, data.pytorch.as_ref()),
+    ))
+}
 
 /// Runs the subcommand.
 pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
