@@ -35,7 +35,8 @@ impl log::Log for Listener {
         }
         // Handles differ; the ID and the words after it do not.
         let (id, rest) = message.split_once("]\n").unwrap_or((&message, ""));
-        let is_noise = |(noise, words, _): &(&str, &str, &str)| id.contains(noise) && rest.contains(words);
+        let is_noise =
+            |(noise, words, _): &(&str, &str, &str)| id.contains(noise) && rest.contains(words);
         if NOISE.iter().any(is_noise) {
             return;
         }
