@@ -174,16 +174,16 @@ impl Random {
 
     /// An epilogue of a layer whose gradient is taken.
     fn activated(&mut self, types: DTypes) -> Epilogue {
-        let activation = self.activation(types);
-        let is_masked = activation == Activation::Relu && self.flag();
+        // Each draws, whatever the other is: with one more activation the cases after it stay the same.
+        let (activation, flag) = (self.activation(types), self.flag());
+        let is_masked = activation == Activation::Relu && flag;
         Epilogue::new(after(is_masked), activation)
     }
 
     /// An epilogue of a forward pass.
     fn epilogue(&mut self, types: DTypes) -> Epilogue {
-        let activation = self.activation(types);
-        let may_be = matches!(activation, Activation::None | Activation::Relu);
-        let is_residual = may_be && self.flag();
+        let (activation, flag) = (self.activation(types), self.flag());
+        let is_residual = flag && matches!(activation, Activation::None | Activation::Relu);
         Epilogue::new(after(is_residual), activation)
     }
 

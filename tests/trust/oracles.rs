@@ -68,11 +68,10 @@ fn close(a: &[Values], b: &[Values], problem: &Problem) -> Result<(), String> {
         if want.tensor == Tensor::Mask {
             continue; // A sum near 0 may be on either side.
         }
-        let mut exact = want.clone();
-        exact.scale.iter_mut().for_each(|scale| *scale *= 2.0);
-        exact.values = a;
-        let error = error(b, &exact);
-        if error > 1.0 || error.is_nan() {
+        let mut other = want.clone();
+        other.values = a;
+        let error = error(b, &other);
+        if error > 2.0 || error.is_nan() {
             return Err(format!(
                 "{} differs by {error} tolerances",
                 want.tensor.name()
@@ -439,6 +438,14 @@ fn finite_differences(
     Some((|| {
         let forward_results = results(subject, &base)?;
         let dst = numbers(&forward_results, Tensor::Dst);
+        // Near epsilon, and with few elements, the function bends too much for differences.
+        let statistic = forward_results
+            .iter()
+            .find(|values| values.used.tensor.takes_epsilon());
+        let variances = statistic.map(Values::numbers).unwrap_or_default();
+        if variances.len() * 8 > dst.len() || variances.iter().any(|variance| *variance < 0.05) {
+            return Ok(());
+        }
         let weights: Vec<f64> = draw.0.vec(dst.len(), 1.0, 0.0);
         let mut gradient = Problem::random(&backward, 1);
         for values in gradient.inputs.clone() {

@@ -315,17 +315,24 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         }
     }
     println!("{closest:#?}, {} kernels", counter.pipelines.len());
-    let is_run = |kernel, body| closest.keys().any(|own| (own.0, own.1) == (kernel, body));
+    let seen = |kernel, body| {
+        closest
+            .keys()
+            .filter(|own| (own.0, own.1) == (kernel, body))
+            .count()
+    };
     let fitting = Body::ALL.into_iter().flat_map(|body| {
         let kernels = Kernel::ALL.into_iter().filter(move |&k| body.fits(k));
         kernels.map(move |kernel| (kernel, body))
     });
-    let missing: Vec<_> = fitting.filter(|&(k, body)| !is_run(k, body)).collect();
-    assert_eq!(
-        closest.len(),
-        known,
-        "some kernels were not run: {missing:?}"
+    let missing: Vec<_> = fitting
+        .filter(|&(k, body)| seen(k, body) < forms(k, body))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not run with and without subgroups: {missing:?}; whatever `Random` draws anew changes the cases: take another seed"
     );
+    assert_eq!(closest.len(), known);
     for ((kernel, body, _), share) in closest {
         assert!(
             !loops(kernel) || share > CLOSE,

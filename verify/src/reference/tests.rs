@@ -72,12 +72,10 @@ fn gradients_are_the_derivatives() {
     const STEP: f64 = 1e-5;
     for norm in norms() {
         let rows = matches!(norm, Norm::Layer { .. } | Norm::Rms { .. });
-        for (activation, gate) in [
-            (Activation::None, false),
-            (Activation::None, true),
-            (Activation::Silu, false),
-            (Activation::Relu, false),
-        ] {
+        let activations = Activation::NAMES
+            .iter()
+            .map(|(_, activation)| (*activation, false));
+        for (activation, gate) in activations.chain([(Activation::None, true)]) {
             if rows && activation != Activation::None || gate && !norm.has_gate() {
                 continue;
             }
