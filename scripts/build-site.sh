@@ -14,11 +14,13 @@ RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --features safetensors -p wgpu-norm 
 rm -rf "$site"
 cp -r web/dist "$site"
 cp -r target/doc "$site/doc"
+# The page links to docs.rs where there is no manual beside it.
+sed 's#https://docs.rs/wgpu-norm"#doc/"#' web/dist/index.html >"$site/index.html"
 cat >"$site/doc/index.html" <<'END'
 <!doctype html>
 <html lang="en">
-<meta http-equiv="refresh" content="0; url=wgpu_norm/guide/index.html">
+<meta http-equiv="refresh" content="0; url=wgpu_norm/index.html">
 <title>wgpu-norm's manual</title>
-<a href="wgpu_norm/guide/index.html">wgpu-norm's manual</a>
+<a href="wgpu_norm/index.html">wgpu-norm's manual</a>
 END
 echo "site: $site, $(du -sh "$site" | cut -f1)"

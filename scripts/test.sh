@@ -143,7 +143,7 @@ search() { # minutes
     step with_drivers env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.8 }")" cargo test --test trust
     if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
         step env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.2 }")" WGPU_NORM_TRUST_ADAPTER="(vulkan, llvmpipe" WGPU_VALIDATION=1 \
-            VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT cargo test --test trust
+            VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1 cargo test --test trust
     else
         skip "Vulkan's validation layers are not installed (package vulkan-validationlayers)"
     fi

@@ -1,5 +1,8 @@
 //! The guide: pages on topics that concern more than one item of the crate.
 //!
+//! Begin with [`training`], or with [`own_buffers`] if you have a device of your own; [`how_it_works`] and [`limits`] are
+//! to look things up.
+//!
 //! Other modules document topics of their own: [`operators`](crate::operators) the operators of other libraries,
 //! [`synchronized`](crate::synchronized) a batch over several processes or devices, [`stream`](crate::stream) tensors
 //! larger than memory, and [`export`](crate::export) plans for another framework's launcher.
@@ -57,6 +60,7 @@ pub mod training {}
 /// [GpuAxesNorm]: crate::GpuAxesNorm
 /// [GpuContext::USEFUL_FEATURES]: crate::GpuContext::USEFUL_FEATURES
 /// [GpuContext::from_device]: crate::GpuContext::from_device
+/// [GpuContext::probe_f16]: crate::GpuContext::probe_f16
 /// [Norm]: crate::Norm
 /// [Norm::axes]: crate::Norm::axes
 /// [Operation]: crate::Operation
@@ -64,6 +68,7 @@ pub mod training {}
 /// [Operation::plan]: crate::Operation::plan
 /// [Operation::tensors]: crate::Operation::tensors
 /// [Operation::with_epilogue]: crate::Operation::with_epilogue
+/// [Operation::with_epsilon]: crate::Operation::with_epsilon
 /// [Operation::with_gate]: crate::Operation::with_gate
 /// [Operation::with_params]: crate::Operation::with_params
 /// [Operation::with_zero_centered_gamma]: crate::Operation::with_zero_centered_gamma

@@ -66,8 +66,8 @@
 //! A version that cargo takes for compatible keeps what is documented here: names, signatures, formulas, and the
 //! errors that arguments give. Enums and structs that may grow are `non_exhaustive`. It may change the texts of errors,
 //! the kernels and which of them run, hence the last bits of results, the workspace that a plan needs, what [`export`]
-//! writes, and the fields of [`Tuning`]. A new major version of wgpu, whose types are in signatures, is a new major
-//! version of this crate. What is hidden from the documentation may change in any version. `docs/public-api.txt` in
+//! writes, and the fields of [`Tuning`]. A new major version of wgpu or safetensors, whose types are in signatures, is a
+//! new major version of this crate. What is hidden from the documentation may change in any version. `docs/public-api.txt` in
 //! the repository lists all public items.
 
 // The README's example is compiled like any other.
@@ -129,5 +129,8 @@ pub mod support {
 }
 
 /// The crates whose types appear in this crate's signatures, in the versions used there.
+#[cfg(feature = "safetensors")]
+#[doc(no_inline)]
+pub use safetensors;
 #[doc(no_inline)]
 pub use {bytemuck, half, wgpu};
