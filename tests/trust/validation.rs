@@ -1,9 +1,10 @@
 //! What Vulkan's validation layers say while the other parts run.
 //!
-//! The layers are on if `WGPU_VALIDATION=1` is set; the other variables are the layers' own:
+//! `WGPU_VALIDATION=1` turns them on, with the validation of synchronization. The other variable lets layers of 2024 and
+//! newer see what kernels access; those of 2023 see no missing barrier between two dispatches:
 //!
 //! ```sh
-//! WGPU_VALIDATION=1 VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT \
+//! WGPU_VALIDATION=1 VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1 \
 //!     WGPU_NORM_TRUST=5 cargo test --test trust
 //! ```
 

@@ -287,6 +287,7 @@ batch_norm_forward/61x3/nxc/no_gamma/no_beta/running/f32/channels_last/max_stora
 batch_norm_forward/7x5x27/ncx/running_unbiased/{f32/halves,f32/two_shards,bf16/two_shards}/channels_first
 batch_norm_forward/{7x5/f32,70x12/f64}/nxc/running/channels_last/two_shards
 batch_norm_forward/7x8x4/ncx/running/f32/two_shards/max_storage_buffers=4
+batch_norm_forward/{16x6/ncx,7x12/nxc}/relu/residual/f32/two_shards
 # Statistics of numbers that nearly cancel, and of equal numbers.
 batch_norm_forward/4x9x50/ncx/f32/{tiny_variance,large_mean,huge_mean,vast,equal}/channels_first
 batch_norm_forward/50x9/nxc/f32/{huge_mean,equal}/channels_last

@@ -333,15 +333,18 @@ impl Case {
             begun.push((plan, before));
         }
         let mut results: Option<Results> = None;
+        let mut joined = 0;
         for (plan, mut buffers) in begun {
             // The workspace has its old contents again: other work may have used it.
             buffers.fill(Tensor::Sums, &total);
             let after = buffers.run(gpu, &plan, Bound::record_apply).await?;
             let own = of_run(&plan, &buffers, &after);
+            let elements: usize = plan.operation().shape.iter().product();
             results = Some(match results {
                 None => own,
-                Some(all) => self.joined(all, own),
+                Some(all) => self.joined(all, own, joined..joined + elements),
             });
+            joined += elements;
         }
         let mut results = results.ok_or_else(|| self.refused("samples"))?;
         results.fault = results.fault.or(fault);
@@ -349,10 +352,12 @@ impl Case {
     }
 
     /// Joins the results of all samples: each part has its own elements, and all have the same shared results.
-    fn joined(&self, mut all: Results, part: Results) -> Results {
+    fn joined(&self, mut all: Results, part: Results, elements: Range<usize>) -> Results {
         for (tensor, bytes) in part.outputs {
             for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
-                if self.is_split(tensor) {
+                if tensor == Tensor::Mask {
+                    append_bits(own, &bytes, elements.clone());
+                } else if self.is_split(tensor) {
                     own.extend_from_slice(&bytes);
                 } else if *own != bytes {
                     let fault = format!("two parts have different {}", tensor.name());
@@ -444,5 +449,18 @@ fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
         dispatches: plan.kernels().len(),
         outputs: outputs.map(|used| elements(used.tensor)).collect(),
         fault: after.damage(before),
+    }
+}
+
+/// Puts the bits of a mask after those of another, where they are the bits of these elements.
+fn append_bits(mask: &mut Vec<u8>, bits: &[u8], elements: Range<usize>) {
+    mask.resize(elements.end.div_ceil(32) * 4, 0);
+    for (at, element) in elements.enumerate() {
+        let is_set = bits
+            .get(at / 8)
+            .is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+        if let (true, Some(byte)) = (is_set, mask.get_mut(element / 8)) {
+            *byte |= 1 << (element % 8);
+        }
     }
 }
