@@ -1,6 +1,6 @@
 //! The code that all layers share.
 
-use super::args::Params;
+use super::args::{Params, fingerprint};
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
 use crate::options::check_epsilon;
@@ -175,11 +175,20 @@ fn with_params<'a>(call: Call<'a>, params: Params<'a>) -> Call<'a> {
     call
 }
 
-/// An error if the gradient is given other parameters than the forward pass, or if nobody says that there was no beta.
+/// An error if the gradient is given other parameters than the forward pass, or src where that normalized its sum with a
+/// residual, or if nobody says that there was no beta.
 fn check_remembered<T: Element, P>(
     args: &BackwardArgs<'_, T, P>,
     operation: &Operation,
 ) -> Result<(), Error> {
+    if args
+        .saved
+        .sum
+        .is_some_and(|sum| sum != fingerprint(args.src))
+    {
+        let expected = "the forward pass's `sum`, since a residual was added before the layer";
+        return Err(Error::argument("src", expected, "another tensor"));
+    }
     if let Some(given) = args.saved.given {
         for ((tensor, param), was) in args.params.all().into_iter().zip(given) {
             if param.is_some() != was {

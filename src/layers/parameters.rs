@@ -61,13 +61,21 @@ pub struct Running<S> {
 }
 
 impl<P: Element, S: Element> Parameters<P, S> {
-    /// As many ones for gamma and zeros for beta as the layer has parameters, without running statistics.
+    /// As many ones for gamma and zeros for beta as the layer has parameters, without running statistics. A layer with
+    /// `zero_centered_gamma` begins with [`zero_centered`](Self::zero_centered) ones.
     pub fn new(elements: usize) -> Self {
         Self {
             gamma: Some(vec![P::from_f64(1.0); elements]),
             beta: Some(vec![P::from_f64(0.0); elements]),
             running: None,
         }
+    }
+
+    /// These for a layer whose gamma is stored less 1: zeros for gamma.
+    #[must_use]
+    pub fn zero_centered(self) -> Self {
+        let gamma = self.gamma.map(|gamma| vec![P::from_f64(0.0); gamma.len()]);
+        Self { gamma, ..self }
     }
 
     /// These without beta, as RMS norm has them.

@@ -1,7 +1,7 @@
 //! Parameters as a value, and their files.
 
 use crate::common::errors::says;
-use crate::common::subjects;
+use crate::common::{one, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use safetensors::SafeTensors;
@@ -125,4 +125,28 @@ fn what_a_file_lacks_is_named() {
     says(&error, &["norm.running_mean"]);
     let error = load("norm.weight", Dtype::I32, &[2], &ones);
     says(&error, &["norm.weight of floating-point numbers", "I32"]);
+}
+
+/// After a residual before the layer, the gradient is that of the sum: src alone would give wrong numbers.
+#[test]
+fn a_gradient_takes_the_sum_that_was_normalized() {
+    let gpu = &one(false).gpu;
+    let layer = GpuRmsNorm::new(gpu, RmsNormOptions::new(-1)).unwrap();
+    let (src, residual) = ([1.0_f32, 1.0, 0.0, -1.0], [0.0, 0.5, 2.0, -1.0]);
+    let args = ForwardArgs::new(&[2, 2], &src).residual_before(&residual);
+    let output = block_on(layer.forward(args)).unwrap();
+    let backward = |src: &[f32]| {
+        block_on(layer.backward(BackwardArgs::new(&[2, 2], src, &[1.0; 4], &output.saved)))
+    };
+    let error = backward(&src).unwrap_err().to_string();
+    let message = "src: expected the forward pass's `sum`, since a residual was added before the layer, got another tensor";
+    assert_eq!(error, message);
+    assert!(backward(&output.sum.unwrap()).is_ok());
+}
+
+#[test]
+fn a_gamma_stored_less_one_begins_with_zeros() {
+    let parameters = Parameters::<f32>::new(3).zero_centered();
+    assert_eq!(parameters.gamma, Some(vec![0.0; 3]));
+    assert_eq!(parameters.beta, Some(vec![0.0; 3]));
 }
