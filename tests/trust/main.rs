@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod draw;
+mod faults;
 mod operations;
 mod oracles;
 mod plain;
@@ -77,11 +78,12 @@ impl Report {
 type Part = (&'static str, f64, fn(&Share<'_>) -> Report);
 
 /// The parts, with their shares of each adapter's time.
-const PARTS: [Part; 4] = [
-    ("operations", 0.6, operations::run),
+const PARTS: [Part; 5] = [
+    ("operations", 0.5, operations::run),
     ("ranks", 0.15, ranks::run),
     ("streams", 0.1, streams::run),
     ("oracles", 0.15, oracles::run),
+    ("faults", 0.1, faults::run),
 ];
 
 fn main() -> ExitCode {
