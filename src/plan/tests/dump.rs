@@ -27,7 +27,11 @@ impl Random {
             DataFormat::Nxc => vec![n, x, c],
         };
         let begin_norm_axis = -1;
-        let (norm, shape) = match self.below(8) {
+        let (norm, shape) = match self.below(12) {
+            8.. => {
+                let Operation { norm, shape, .. } = self.axes_norm(grid);
+                (norm, shape)
+            }
             0..3 => (Norm::Batch(Channels::Axis(format)), of_channels),
             3 => {
                 let (shape, params) = self.general_shape();
@@ -74,12 +78,14 @@ impl Random {
             }
             _ => Pass::Inference,
         };
-        let activation = match rows {
-            true => Activation::None,
-            false => self.of(&[Activation::None, Activation::Relu, Activation::Silu]),
+        let gate = norm.has_gate() && self.flag();
+        let (_, activation) = match (gate, self.flag()) {
+            (false, true) => self.of(Activation::NAMES),
+            _ => ("", Activation::None),
         };
-        let residual = match (rows, activation, self.flag()) {
-            (_, Activation::Silu, _) | (_, _, false) => Residual::None,
+        let smooth = !matches!(activation, Activation::None | Activation::Relu);
+        let residual = match (rows, smooth, self.flag()) {
+            (_, true, _) | (_, _, false) => Residual::None,
             (true, ..) => Residual::Before,
             (false, ..) => Residual::After,
         };
@@ -94,12 +100,14 @@ impl Random {
             _ => self.flag(),
         };
         let types = self.types();
-        let types = match activation {
-            Activation::Silu if types.data == DType::F64 => DTypes::from(DType::F32),
+        let types = match types.data {
+            DType::F64 if smooth => DTypes::from(DType::F32),
             _ => types,
         };
         Operation::new(norm, pass, shape, types)
             .with_params(gamma, beta)
+            .with_zero_centered_gamma(self.below(4) == 0)
+            .with_gate(gate)
             .with_epilogue(Epilogue::new(residual, activation))
     }
 }
@@ -160,6 +168,30 @@ fn shapes() -> Vec<(Norm, Vec<usize>)> {
         let begin_norm_axis = -1;
         all.push((Norm::Layer { begin_norm_axis }, vec![rows, columns]));
         all.push((Norm::Rms { begin_norm_axis }, vec![rows, columns]));
+    }
+    // Over columns, by rows whose samples have parameters of their own, over mixed axes, and by channels.
+    for (axes, param_axes, shape) in [
+        (&[1][..], &[1][..], &[64, 96, 56, 56][..]),
+        (&[1], &[1], &[64, 768, 7, 7]),
+        (&[1], &[1], &[2, 1151, 9]),
+        (&[1], &[], &[8, 320, 64]),
+        (&[1], &[0, 1, 2], &[4, 64, 33]),
+        (&[2], &[0, 2], &[16, 1024, 1152]),
+        (&[2], &[0, 2], &[16, 77, 1151]),
+        (&[2], &[0, 2], &[4, 16, 50257]),
+        (&[2], &[1, 2], &[64, 9, 768]),
+        (&[0, 2], &[1], &[32, 64, 196]),
+        (&[0, 2], &[0, 1], &[8, 30, 49]),
+        (&[1, 3], &[2], &[4, 8, 16, 32]),
+        (&[0], &[0], &[1000, 77]),
+        (&[2, 3], &[0, 1], &[16, 64, 14, 14]),
+        (&[0, 1, 2], &[0, 1, 2], &[8, 16, 24]),
+        (&[1], &[1], &[0, 5, 7]),
+    ] {
+        for centered in [true, false] {
+            let norm = Norm::axes(axes, param_axes).centered(centered);
+            all.push((norm, shape.to_vec()));
+        }
     }
     all
 }
