@@ -14,6 +14,7 @@ RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --features safetensors -p wgpu-norm 
 rm -rf "$site"
 cp -r web/dist "$site"
 cp -r target/doc "$site/doc"
+rm -f "$site/doc/.lock" # which nobody else may read
 # The page links to docs.rs where there is no manual beside it.
 sed 's#https://docs.rs/wgpu-norm"#doc/"#' web/dist/index.html >"$site/index.html"
 cat >"$site/doc/index.html" <<'END'

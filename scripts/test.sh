@@ -31,7 +31,15 @@ case "${1-}" in
         all=yes
         export WGPU_NORM_TEST_EVERY=1
         ;;
-    --trust) trust=${2:-5} ;;
+    --trust)
+        trust=${2:-5}
+        case $trust in
+            *[!0-9.]* | .* | 0)
+                echo "$0 --trust: expected minutes, got $trust" >&2
+                exit 2
+                ;;
+        esac
+        ;;
     *)
         echo "usage: $0 [--all | --release | --trust [MINUTES]]" >&2
         exit 2
@@ -140,9 +148,9 @@ run_tests() {
 # A share of the minutes for every adapter, and one for lavapipe under Vulkan's validation layers.
 search() { # minutes
     export WGPU_NORM_SEED="${WGPU_NORM_SEED:-$(date +%s)}"
-    step with_drivers env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.8 }")" cargo test --test trust
+    step with_drivers env WGPU_NORM_TRUST="$(LC_ALL=C awk "BEGIN { print $1 * 0.8 }")" cargo test --test trust
     if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
-        step env WGPU_NORM_TRUST="$(awk "BEGIN { print $1 * 0.2 }")" WGPU_NORM_TRUST_ADAPTER="(vulkan, llvmpipe" WGPU_VALIDATION=1 \
+        step env WGPU_NORM_TRUST="$(LC_ALL=C awk "BEGIN { print $1 * 0.2 }")" WGPU_NORM_TRUST_ADAPTER="(vulkan, llvmpipe" WGPU_VALIDATION=1 \
             VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1 cargo test --test trust
     else
         skip "Vulkan's validation layers are not installed (package vulkan-validationlayers)"

@@ -446,7 +446,7 @@ impl Operation {
                 } else {
                     self.norm.statistics_shape(shape)
                 };
-                *place = format!(" (shape {own:?} for src of {shape:?})");
+                *place = format!(" (shape {own:?} for data of {shape:?})");
             }
         }
         error

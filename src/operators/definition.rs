@@ -42,8 +42,8 @@ pub trait Definition: Tables + Send + Sync {
 /// assert_eq!(names[1], ("Scale", Some(Tensor::Gamma)));
 /// ```
 pub trait Operator: Definition {
-    /// The inputs' names in the document's order, and the tensors of the operation that they are; none for one that is
-    /// not read with these attributes.
+    /// The inputs' names in the document's order, and the tensors that they may be; none for one that is not read with
+    /// these attributes. An operation lists the tensors that it has ([`Operation::tensors`]).
     fn inputs(&self) -> Vec<(&'static str, Option<Tensor>)> {
         names(self.input_rows())
     }

@@ -65,7 +65,8 @@ impl<'a> Given<'a> {
             let (name, Some(input)) = (row.name, input) else {
                 continue;
             };
-            if row.tensor.is_some_and(Tensor::is_data) && input.shape != self.shape {
+            let is_data = |tensor: Tensor| tensor.is_data() || tensor == Tensor::Mask;
+            if row.tensor.is_some_and(is_data) && input.shape != self.shape {
                 let (expected, got) = (self.shape, input.shape);
                 return Err(Error::argument(
                     name,
@@ -153,19 +154,18 @@ impl<'a> Given<'a> {
         ]);
         let data = self.dtype(self.require(Tensor::Src)?)?;
         let params = self.params(data)?;
-        let types = match (statistics, params) {
-            (None, None) => (data, data.accumulator()).into(),
-            (None, Some(params)) => DTypes::from((data, params)).with_statistics(params),
-            (Some(named), params) => {
-                let own = self.dtype(named)?;
-                let params = params.unwrap_or(own);
-                if !(own == params || own == data.accumulator()) || !data.accepts_params(params) {
-                    let expected = format!("{params} beside parameters of that type");
-                    return Err(Error::argument(named.name, expected, own));
-                }
-                DTypes::from((data, params)).with_statistics(own)
-            }
-        };
+        let own = statistics
+            .map(|named| self.accepted(named, data))
+            .transpose()?;
+        let types = DTypes::from((data, params.or(own).unwrap_or(data.accumulator())));
+        let types = types.with_statistics(own.unwrap_or(types.params));
+        if let Some(Named { name, .. }) = statistics
+            && ![types.params, data.accumulator()].contains(&types.statistics)
+        {
+            let params = types.params;
+            let expected = format!("{params} beside parameters of {params}");
+            return Err(Error::argument(name, expected, types.statistics));
+        }
         Ok(self.with_types(norm, pass, epsilon, types))
     }
 
@@ -193,18 +193,21 @@ impl<'a> Given<'a> {
             .with_params(self.has(Tensor::Gamma), self.has(Tensor::Beta))
     }
 
-    /// The type of the parameters, if one is given; an error for one that does not go with the data's.
+    /// The type of the parameters, if one is given.
     fn params(&self, data: DType) -> Result<Option<DType>, Error> {
-        let Some(named) = self.first(&[Tensor::Gamma, Tensor::Beta]) else {
-            return Ok(None);
-        };
+        let param = self.first(&[Tensor::Gamma, Tensor::Beta]);
+        param.map(|named| self.accepted(named, data)).transpose()
+    }
+
+    /// The type of a parameter or statistic; an error for one that does not go with the data's.
+    fn accepted(&self, named: Named<'_>, data: DType) -> Result<DType, Error> {
         let dtype = self.dtype(named)?;
         if data.accepts_params(dtype) {
-            return Ok(Some(dtype));
+            return Ok(dtype);
         }
         let allowed = DType::ALL
             .iter()
-            .filter(|params| data.accepts_params(**params));
+            .filter(|other| data.accepts_params(**other));
         let allowed: Vec<_> = allowed.map(DType::to_string).collect();
         let expected = format!("{} elements beside data of {data}", allowed.join(" or "));
         Err(Error::argument(named.name, expected, dtype))

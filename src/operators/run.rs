@@ -41,29 +41,29 @@ fn check(given: &Given<'_>, operation: &Operation, sizes: Option<&[usize]>) -> R
     for (row, Named { name, input }) in given.iter() {
         let Some(tensor) = row.tensor else { continue };
         let used = tensors.iter().find(|used| used.tensor == tensor);
-        if let Some(used) = used
-            && input.format != used.format
-        {
-            return Err(Error::argument(name, used.format.to_string(), input.format));
+        // What no result depends on is a parameter.
+        let params = Format::Elements(operation.types.params);
+        let format = used.map_or(params, |used| used.format);
+        if input.format != format {
+            return Err(Error::argument(name, format.to_string(), input.format));
         }
         if tensor.is_data() || tensor == Tensor::Mask || (sizes.is_some() && is_broadcast(row)) {
             continue;
         }
-        // Of a parameter on which no result depends there is only the shape.
         let shape = match used {
             Some(used) => used.shape.clone(),
             None => operation.norm.params_shape(&operation.shape),
         };
         let expected = elements(name, &shape)?;
         let got = usize::try_from(elements(name, input.shape)?).unwrap_or(usize::MAX);
-        check_length(tensor.name(), expected, got)
-            .map_err(|error| operation.explained(error, tensor))?;
+        check_length(name, expected, got).map_err(|error| operation.explained(error, tensor))?;
         let without_ones = |shape: &[usize]| -> Vec<usize> {
             shape.iter().copied().filter(|&size| size != 1).collect()
         };
         let own = without_ones(input.shape);
-        let is_row =
-            operation.norm.is_over_rows() && without_ones(&operation.shape).ends_with(&own);
+        // A row's parameters may have the normalized axes, or one for all.
+        let is_row = operation.norm.is_over_rows() && tensor.is_param();
+        let is_row = is_row && without_ones(&operation.shape).ends_with(&own);
         if !(own.len() < 2 || is_row || own == without_ones(&shape)) {
             let got = format!("{:?}", input.shape);
             return Err(Error::argument(name, format!("shape {shape:?}"), got));
@@ -112,6 +112,8 @@ pub async fn run(
             let mut output = Output::new(row.name, used)?;
             if row.keeps_rank {
                 output.shape.resize(operation.shape.len(), 1);
+            } else if used.tensor.is_data() {
+                output.shape = given.shape.to_vec();
             }
             if let Some(at) = read.iter().position(|(tensor, _)| *tensor == used.tensor) {
                 output.bytes_mut().copy_from_slice(&read.swap_remove(at).1);

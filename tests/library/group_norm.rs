@@ -274,7 +274,7 @@ fn bad_arguments_are_named() {
         (&[1.0, f32::INFINITY], "channel 1"),
         (
             &[1.0],
-            "expected 2 elements (shape [1, 2] for src of [1, 2, 1]), got 1",
+            "expected 2 elements (shape [1, 2] for data of [1, 2, 1]), got 1",
         ),
     ] {
         let error = of_channels(&[1, 2, 1], &[0.0; 2], variance);

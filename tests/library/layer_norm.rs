@@ -157,13 +157,13 @@ fn bad_arguments_are_typed_errors() {
         let error = fails(-1, &mean, &variance, gamma, Some(&beta[1..]));
         is_length(
             error,
-            "beta: expected 6 elements (shape [6] for src of [4, 6]), got 5",
+            "beta: expected 6 elements (shape [6] for data of [4, 6]), got 5",
         );
     }
     let error = fails(-1, &mean[1..], &variance, with_gamma, with_beta);
     is_length(
         error,
-        "mean: expected 4 elements (shape [4] for src of [4, 6]), got 3",
+        "mean: expected 4 elements (shape [4] for data of [4, 6]), got 3",
     );
     let error = fails(2, &mean, &variance, with_gamma, with_beta);
     assert!(matches!(

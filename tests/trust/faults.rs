@@ -1,7 +1,7 @@
 //! What goes wrong around calls: futures that are dropped at any await, devices that are destroyed at any time, and many
 //! calls in one process.
 
-use crate::common::data::Problem;
+use crate::common::data::{Problem, Values, error, find};
 use crate::draw::Draw;
 use crate::{Report, Share};
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use wgpu_norm::{Error, GpuContext, Tensor};
+use wgpu_norm::{Error, GpuContext};
 use wgpu_norm_verify::{Case, Random};
 
 pub fn run(share: &Share<'_>) -> Report {
@@ -29,7 +29,8 @@ pub fn run(share: &Share<'_>) -> Report {
             report.add(Ok(false));
             continue;
         }
-        let problem = Problem::random(operation, draw.below(1 << 20));
+        let data = draw.below(1 << 20);
+        let problem = Problem::random(operation, data);
         let outcome = if turn % 20 == 0 {
             destroyed(gpu, &problem, Duration::from_micros(draw.below(20_000)))
         } else {
@@ -38,7 +39,7 @@ pub fn run(share: &Share<'_>) -> Report {
         report.add(
             outcome
                 .map(|()| true)
-                .map_err(|fault| format!("{operation}: {fault}")),
+                .map_err(|fault| format!("{case}, data {data}: {fault}")),
         );
         gpu.forget_pipelines();
     }
@@ -88,20 +89,16 @@ fn dropped(gpu: &GpuContext, problem: &Problem, polls: u64) -> Result<(), String
         done.map_err(|error| format!("after {most} polls: {error}"))
     };
     once(polls)?;
-    let results = once(u64::MAX)?;
+    is_right(problem, &once(u64::MAX)?)
+}
+
+/// An error if results are not the reference's.
+fn is_right(problem: &Problem, results: &[Values]) -> Result<(), String> {
     for want in problem.reference() {
-        let got = results
-            .iter()
-            .find(|values| values.used.tensor == want.tensor);
-        let Some(got) = got.filter(|_| want.tensor != Tensor::Mask) else {
-            continue;
-        };
-        let error = crate::common::data::error(got, &want);
+        let error = error(find(results, want.tensor), &want);
         if error > 1.0 || error.is_nan() {
             let name = want.tensor.name();
-            return Err(format!(
-                "{name} is off by {error} tolerances after a dropped future"
-            ));
+            return Err(format!("{name} is off by {error} tolerances"));
         }
     }
     Ok(())
@@ -125,7 +122,8 @@ fn destroyed(gpu: &GpuContext, problem: &Problem, after: Duration) -> Result<(),
             pollster::block_on(problem.operation.run_into(&own, inputs, outputs))
         });
         match call {
-            Ok(_) | Err(Error::DeviceLost { .. }) => Ok(()),
+            Ok(results) => is_right(problem, &results),
+            Err(Error::DeviceLost { .. }) => Ok(()),
             Err(error) => Err(format!("the device was destroyed after {after:?}: {error}")),
         }
     })

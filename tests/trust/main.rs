@@ -87,10 +87,10 @@ const PARTS: [Part; 5] = [
 ];
 
 fn main() -> ExitCode {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<f64>().ok())
+    let number = |name: &str| -> Option<f64> {
+        let text = std::env::var(name).ok()?;
+        let number = text.parse().ok().filter(|number| *number > 0.0);
+        Some(number.unwrap_or_else(|| panic!("{name}: expected a number above 0, got {text}")))
     };
     let Some(minutes) = number("WGPU_NORM_TRUST") else {
         println!(
@@ -110,6 +110,10 @@ fn main() -> ExitCode {
         .filter(|(name, ..)| wanted.is_empty() || wanted.contains(name));
     let parts: Vec<&Part> = parts.collect();
     let total: f64 = parts.iter().map(|(_, share, _)| share).sum();
+    // Before there is an instance, which asks what is heard.
+    if validation::listen() {
+        println!("Vulkan's validation layers are on: each of their messages is a failure");
+    }
     let adapters = pollster::block_on(wgpu_norm::adapters(wgpu::Backends::all()));
     let named = |a: &wgpu::Adapter| {
         let info = a.get_info();
@@ -126,9 +130,6 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("seed {seed}: WGPU_NORM_SEED={seed} tries the same again");
-    if validation::listen() {
-        println!("Vulkan's validation layers are on: each of their messages is a failure");
-    }
     println!(
         "{:44} {:12} {:>8} {:>8} {:>8} {:>8}",
         "adapter", "part", "tried", "refused", "failed", "seconds"
@@ -173,6 +174,9 @@ fn main() -> ExitCode {
                 begun.elapsed().as_secs_f64()
             );
             failures.extend(report.failures);
+            if report.tried == 0 {
+                failures.push(format!("{name} on {label}: nothing was tried"));
+            }
         }
     }
     failures.extend(validation::messages());

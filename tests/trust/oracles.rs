@@ -49,12 +49,13 @@ pub fn run(share: &Share<'_>) -> Report {
             report.add(Ok(false));
             continue;
         }
-        let problem = Problem::random(operation, draw.below(1 << 20));
+        let data = draw.below(1 << 20);
+        let problem = Problem::random(operation, data);
         let (name, oracle) = draw.of(&ORACLES);
         report.add(match oracle(&mut draw, &subject, &problem) {
             None => Ok(false),
             Some(Ok(())) => Ok(true),
-            Some(Err(fault)) => Err(format!("{operation}, {name}: {fault}")),
+            Some(Err(fault)) => Err(format!("{case}, data {data}, {name}: {fault}")),
         });
     }
     report

@@ -1,7 +1,7 @@
 //! The formulas, element by element in float64: they share no line with the reference.
 
 use std::collections::HashMap;
-use wgpu_norm::{Activation, Channels, DataFormat, Error, Norm, Operation, Pass, Through};
+use wgpu_norm::{Activation, Channels, DType, DataFormat, Error, Norm, Operation, Pass, Through};
 use wgpu_norm_verify::{Case, Input};
 
 /// What an element belongs to.
@@ -163,8 +163,11 @@ fn erf(x: f64) -> f64 {
 pub fn check(case: &Case) -> Result<bool, String> {
     let operation = case.operation();
     let elements: usize = operation.shape.iter().product();
-    let smooth = !matches!(operation.epilogue.activation, Activation::Relu);
-    let Some(places) = places(operation).filter(|_| elements > 0 && elements < 1 << 14 && smooth)
+    // The formulas themselves round to float64, and near 0 a ReLU may be on either side.
+    let comparable =
+        operation.types.data != DType::F64 && operation.epilogue.activation != Activation::Relu;
+    let Some(places) =
+        places(operation).filter(|_| elements > 0 && elements < 1 << 14 && comparable)
     else {
         return Ok(false);
     };

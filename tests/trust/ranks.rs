@@ -50,8 +50,9 @@ pub fn run(share: &Share<'_>) -> Report {
             report.add(Ok(false));
             continue;
         }
-        let problem = Problem::random(operation, draw.below(1 << 20));
-        let what = format!("{operation} on ranks of {parts:?} samples");
+        let data = draw.below(1 << 20);
+        let problem = Problem::random(operation, data);
+        let what = format!("{case}, data {data}, on ranks of {parts:?} samples");
         let checked = catch_unwind(AssertUnwindSafe(|| {
             let got = ranks::run(&problem, &subject, &parts, &what);
             assert_close(&got, &problem.reference(), &what);

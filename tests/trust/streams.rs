@@ -60,8 +60,9 @@ pub fn run(share: &Share<'_>) -> Report {
                 continue;
             }
         };
-        let problem = Problem::random(operation, draw.below(1 << 20));
-        let what = format!("{operation} in pieces of a budget of {budget} bytes");
+        let data = draw.below(1 << 20);
+        let problem = Problem::random(operation, data);
+        let what = format!("{case}, data {data}, in pieces of a budget of {budget} bytes");
         let checked = catch_unwind(AssertUnwindSafe(|| {
             let results = problem.results();
             let all = problem.inputs.iter().chain(&results);

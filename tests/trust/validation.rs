@@ -25,13 +25,16 @@ struct Listener;
 
 impl log::Log for Listener {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        metadata.level() <= log::Level::Warn && metadata.target().starts_with("wgpu_hal::vulkan")
+        metadata.target().starts_with("wgpu_hal::vulkan")
     }
 
     fn log(&self, record: &log::Record<'_>) {
         // Lines that begin with a tab name the objects of the message before.
         let message = record.args().to_string();
-        if !self.enabled(record.metadata()) || message.starts_with('\t') {
+        // That there are no layers is said quietly.
+        let is_loud =
+            record.level() <= log::Level::Warn || message.contains("unable to find layer");
+        if !self.enabled(record.metadata()) || !is_loud || message.starts_with('\t') {
             return;
         }
         // Handles differ; the ID and the words after it do not.
@@ -54,7 +57,7 @@ impl log::Log for Listener {
 pub fn listen() -> bool {
     let on = std::env::var("WGPU_VALIDATION").is_ok_and(|value| value == "1");
     if on && log::set_logger(&Listener).is_ok() {
-        log::set_max_level(log::LevelFilter::Warn);
+        log::set_max_level(log::LevelFilter::Debug);
     }
     on
 }

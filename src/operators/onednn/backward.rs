@@ -112,8 +112,8 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
-    ///   elements matters here, so either form works.
+    /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Here they may also
+    ///   have these axes.
     /// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
     /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
     /// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not

@@ -171,8 +171,8 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
-    ///   elements matters here, so either form works.
+    /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Here they may also
+    ///   have these axes.
     /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
     /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
     ///   work too.

@@ -215,8 +215,11 @@ fn values(problem: &Problem, outputs: &Outputs, names: Names<'_>) -> Vec<Values>
     let values = names.iter().map(|(name, tensor)| {
         let used = tensors.iter().find(|used| used.tensor == *tensor).unwrap();
         let output = outputs.output(name).unwrap();
-        let ones = output.shape.get(used.shape.len()..).unwrap();
-        assert!(output.shape.starts_with(&used.shape) && ones.iter().all(|size| *size == 1));
+        let ones = output.shape.get(used.shape.len()..).unwrap_or_default();
+        let is_shorter = used.shape.starts_with(&output.shape); // (N) of (N, 1)
+        let keeps_rank =
+            output.shape.starts_with(&used.shape) && ones.iter().all(|size| *size == 1);
+        assert!(is_shorter || keeps_rank);
         assert_eq!(output.format, used.format);
         let mut bytes = output.bytes().to_vec();
         if let (true, Format::Elements(dtype)) = (INVERSE.contains(name), used.format) {

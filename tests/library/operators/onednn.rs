@@ -565,7 +565,7 @@ fn bad_arguments_are_named() {
     let long = replaced(&backward, ("beta", &[3], &[0.0; 3]));
     fails(
         run(&op, long),
-        "beta: expected 2 elements (shape [2] for src of [2, 2]), got 3",
+        "beta: expected 2 elements (shape [2] for data of [2, 2]), got 3",
     );
     let plain = LayerNormBackward {
         use_affine: false,

@@ -215,6 +215,7 @@ fn momentum_weighs_what_was_there() {
                 near(&outputs, "running_mean", &[mean]);
                 near(&outputs, "running_var", &[variance]);
                 near(&outputs, "Y", &[3.0, 7.0]);
+                assert_eq!(outputs.output("Y").unwrap().shape, shape);
             }
         }
     }
@@ -397,7 +398,7 @@ fn bad_arguments_are_named() {
     let error = BatchNormalization::default().operation(&inputs);
     fails(
         error,
-        "input_mean: expected f32 beside parameters of that type, got f16",
+        "input_mean: expected f32 beside parameters of f32, got f16",
     );
     let inputs =
         Inputs::new()

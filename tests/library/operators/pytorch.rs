@@ -349,6 +349,6 @@ fn bad_arguments_are_named() {
     let op = NativeLayerNorm::new(vec![3]);
     fails(
         block_on(op.run(gpu, &without(&short, ""))),
-        "bias: expected 3 elements (shape [3] for src of [2, 3]), got 2",
+        "bias: expected 3 elements (shape [3] for data of [2, 3]), got 2",
     );
 }
