@@ -183,6 +183,10 @@ pub fn check(case: &Case) -> Result<bool, String> {
         let Some(got) = results.get(want.name()) else {
             continue;
         };
+        // Beyond f16's range the reference's result is infinite.
+        if operation.types.data == DType::F16 && got.iter().any(|value| value.abs() > 6e4) {
+            continue;
+        }
         // Both are in float64, and the tolerance is that of the element type.
         let error = want.error(got);
         if error > 1.0 || error.is_nan() {
