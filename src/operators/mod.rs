@@ -38,7 +38,8 @@
 //! in errors as the document does. `operation` converts the operator into an [`Operation`].
 //!
 //! Everything else follows from the operation: its tensors ([`Operation::tensors`]), and the plan for the caller's
-//! buffers ([`Operation::plan`], [`own_buffers`](crate::guide::own_buffers)). There the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`,
+//! buffers ([`Operation::plan`], [`own_buffers`](crate::guide::own_buffers)). There the tensors have the names of
+//! [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`,
 //! `variance`, `gamma` and `beta`; the table of each operator maps its own names to these.
 //!
 //! The documents differ on running statistics:
@@ -56,8 +57,8 @@
 //! The statistics of PyTorch's operators, and of ONNX's except batch norm, have the type of sums.
 //!
 //! Parameters and statistics may have sizes of 1 more or fewer than the document says, or one axis for all their
-//! elements. Parameters may have any type that goes with the data's ([`ParamOf`](crate::ParamOf)), even where a document
-//! gives both one type.
+//! elements. Parameters may have any type that goes with the data's ([`ParamOf`](crate::ParamOf)), even where a
+//! document gives both one type.
 //!
 //! An operator computes nothing beyond its operation, except on tensors as small as the parameters. For other element
 //! types, constant statistics, a frozen layer or a residual, use [`Operation`].

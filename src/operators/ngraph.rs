@@ -12,8 +12,8 @@ operator! {
     /// * gamma_delta = Σ normalized_delta · x̂
     /// * beta_delta = Σ normalized_delta
     ///
-    /// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64` if
-    /// the adapter supports it ([`GpuContext::supports`]).
+    /// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64`
+    /// if the adapter supports it ([`GpuContext::supports`]).
     ///
     /// | document and constructor | node's input | name | shape | in plans |
     /// |---|---|---|---|---|
@@ -30,8 +30,8 @@ operator! {
     /// | 1 | `gamma_delta` | `[C]` | `diff_gamma` |
     /// | 2 | `beta_delta` | `[C]` | `diff_beta` |
     ///
-    /// nGraph's document and constructor have one order; the inputs of the node that the constructor makes have another.
-    /// The older, deprecated constructor takes epsilon first, then the node's order.
+    /// nGraph's document and constructor have one order; the inputs of the node that the constructor makes have
+    /// another. The older, deprecated constructor takes epsilon first, then the node's order.
     ///
     /// # Differences
     ///
@@ -88,8 +88,8 @@ operator! {
     /// * batch_variance = Σ (input − batch_mean)² / m
     /// * normalized = gamma · (input − batch_mean) / √(batch_variance + epsilon) + beta
     ///
-    /// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64` if
-    /// the adapter supports it ([`GpuContext::supports`]).
+    /// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64`
+    /// if the adapter supports it ([`GpuContext::supports`]).
     ///
     /// | document and constructor | node's input | name | shape | in plans |
     /// |---|---|---|---|---|

@@ -1,7 +1,7 @@
 //! Operators as tables of their attributes.
 
-/// Defines an operator by its attributes: first those that a caller must give, then those with defaults, then what makes
-/// one, `new` or, if all have defaults, `default`; and by its inputs and outputs.
+/// Defines an operator by its attributes: first those that a caller must give, then those with defaults, then what
+/// makes one, `new` or, if all have defaults, `default`; and by its inputs and outputs.
 macro_rules! operator {
     (
         $(#[$doc:meta])* $Operator:ident {} {

@@ -1,5 +1,5 @@
-//! What goes wrong around calls: futures that are dropped at any await, devices that are destroyed at any time, and many
-//! calls in one process.
+//! What goes wrong around calls: futures that are dropped at any await, devices that are destroyed at any time, and
+//! many calls in one process.
 
 use crate::common::data::{Problem, Values, error, find};
 use crate::draw::Draw;

@@ -1,5 +1,5 @@
-//! What must hold whatever the numbers are: the same operation in another order, layout or name, and gradients as finite
-//! differences of forward passes.
+//! What must hold whatever the numbers are: the same operation in another order, layout or name, and gradients as
+//! finite differences of forward passes.
 
 use crate::common::Subject;
 use crate::common::data::{Problem, Values, error, find};

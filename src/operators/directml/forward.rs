@@ -103,7 +103,8 @@ operator! {
     /// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
     /// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias).
     ///
-    /// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are **each** broadcast along their own dimensions of size 1.
+    /// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are **each** broadcast along their own dimensions
+    /// of size 1.
     ///
     /// | | member | sizes | in plans |
     /// |---|---|---|---|

@@ -6,8 +6,8 @@ use crate::operators::*;
 
 operator! {
     /// [`DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_mean_variance_normalization1_operator_desc):
-    /// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias), with the mean and the biased variance
-    /// over Axes.
+    /// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias), with the mean and the biased
+    /// variance over Axes.
     ///
     /// | | member | sizes | in plans |
     /// |---|---|---|---|

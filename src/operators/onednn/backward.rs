@@ -52,8 +52,8 @@ operator! {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormTrainingBackward {
-        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
-        /// f64 data.
+        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even
+        /// for f64 data.
         epsilon: f32,
     } {
         /// Attribute `data_format`: `NXC`, the default, or `NCX`.
@@ -92,9 +92,9 @@ operator! {
     /// oneDNN Graph's
     /// [`LayerNormBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernormbackward.html).
     ///
-    /// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
-    /// axes before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst
-    /// without `use_affine`), and means taken over the row:
+    /// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along
+    /// the axes before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma
+    /// (diff_dst without `use_affine`), and means taken over the row:
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
@@ -147,8 +147,8 @@ operator! {
         begin_norm_axis: i64 = -1,
         /// Attribute `use_affine`: whether there are gamma and beta; true by default.
         use_affine: bool = true,
-        /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
-        /// for f64 data.
+        /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document,
+        /// even for f64 data.
         epsilon: f32 = 1e-5,
         /// Which outputs the operation has.
         outputs: LayerNormOutputs = LayerNormOutputs::All,

@@ -108,8 +108,8 @@ operator! {
     /// Backward propagation of oneDNN's primitive [batch
     /// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html).
     ///
-    /// The gradient first passes the operation of [`FuseNorm`]: diff_dst becomes 0 where the forward pass's sum was at most
-    /// 0, and with fuse_norm_add_relu the result is diff_src_1. The other gradients are then those of
+    /// The gradient first passes the operation of [`FuseNorm`]: diff_dst becomes 0 where the forward pass's sum was at
+    /// most 0, and with fuse_norm_add_relu the result is diff_src_1. The other gradients are then those of
     /// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), or with use_global_stats those of
     /// [`Through::Constant`].
     ///

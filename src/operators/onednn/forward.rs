@@ -56,12 +56,12 @@ operator! {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormForwardTraining {
-        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
-        /// f64 data.
+        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even
+        /// for f64 data.
         epsilon: f32,
     } {
-        /// Attribute `momentum`, the weight of the old running statistics: above 0 and at most 1. If it is absent, it is
-        /// 0.5, as in oneDNN's code.
+        /// Attribute `momentum`, the weight of the old running statistics: above 0 and at most 1. If it is absent, it
+        /// is 0.5, as in oneDNN's code.
         momentum: Option<f32> = None,
         /// Attribute `data_format`: `NXC`, the default, or `NCX`.
         data_format: DataFormat = DataFormat::Nxc,
@@ -134,8 +134,8 @@ operator! {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     BatchNormInference {
-        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
-        /// f64 data.
+        /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even
+        /// for f64 data.
         epsilon: f32,
     } {
         /// Attribute `data_format`: `NXC`, the default, or `NCX`.
@@ -157,8 +157,8 @@ operator! {
     /// oneDNN Graph's
     /// [`LayerNorm`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernorm.html).
     ///
-    /// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
-    /// axes before it. With mean and biased variance of the row, and gamma = 1 and beta = 0 without `use_affine`,
+    /// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along
+    /// the axes before it. With mean and biased variance of the row, and gamma = 1 and beta = 0 without `use_affine`,
     /// dst = gamma · (src − mean) / √(variance + epsilon) + beta.
     ///
     /// | index | input | shape | | index | output | shape |
@@ -204,8 +204,8 @@ operator! {
         begin_norm_axis: i64 = -1,
         /// Attribute `use_affine`: whether there are gamma and beta; true by default.
         use_affine: bool = true,
-        /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
-        /// for f64 data.
+        /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document,
+        /// even for f64 data.
         epsilon: f32 = 1e-5,
     }
     /// The document's defaults.

@@ -5,7 +5,8 @@ use crate::operators::*;
 operator! {
     /// ONNX's [`BatchNormalization`](https://onnx.ai/onnx/operators/onnx__BatchNormalization.html) of opset 15.
     ///
-    /// With `training_mode`, m elements in a channel, current_mean = Σ X / m and current_var = Σ (X − current_mean)² / m:
+    /// With `training_mode`, m elements in a channel, current_mean = Σ X / m and current_var = Σ (X − current_mean)² /
+    /// m:
     ///
     /// * Y = (X − current_mean) / √(current_var + epsilon) · scale + B
     /// * running_mean = input_mean · momentum + current_mean · (1 − momentum)

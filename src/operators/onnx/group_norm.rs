@@ -60,8 +60,8 @@ impl Definition for GroupNormalization {
 
 operator! {
     /// ONNX's [`InstanceNormalization`](https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html) of opset 22:
-    /// output = scale · (input − mean) / √(variance + epsilon) + B, with mean and biased variance of each channel of each
-    /// sample.
+    /// output = scale · (input − mean) / √(variance + epsilon) + B, with mean and biased variance of each channel of
+    /// each sample.
     ///
     /// | index | input | type | shape | in plans |
     /// |---|---|---|---|---|

@@ -6,15 +6,15 @@ use crate::operators::*;
 operator! {
     /// ONNX's [`LayerNormalization`](https://onnx.ai/onnx/operators/onnx__LayerNormalization.html) of opset 17.
     ///
-    /// The axes from `axis` on are normalized; a row consists of the elements with the same indices along the axes before
-    /// it. With means over the row:
+    /// The axes from `axis` on are normalized; a row consists of the elements with the same indices along the axes
+    /// before it. With means over the row:
     ///
     /// * Mean = mean(X) and Var = mean((X − Mean)²)
     /// * InvStdDev = 1/√(Var + epsilon)
     /// * Y = (X − Mean) · InvStdDev · Scale + B
     ///
-    /// Scale and B are each broadcast to X: they have sizes of X's last axes, or 1. For X of shape `(N, T, C)`, `[C]` and
-    /// `[1, C]` are a layer norm's parameters, `[N, 1, C]` each sample's own, and `[]` is a single number.
+    /// Scale and B are each broadcast to X: they have sizes of X's last axes, or 1. For X of shape `(N, T, C)`, `[C]`
+    /// and `[1, C]` are a layer norm's parameters, `[N, 1, C]` each sample's own, and `[]` is a single number.
     ///
     /// | index | input | type | shape | in plans |
     /// |---|---|---|---|---|

@@ -67,8 +67,8 @@ operator! {
         training: bool = true,
         /// `momentum`, the **batch's** weight, from 0 to 1. None is PyTorch's cumulative average.
         momentum: Option<f64> = Some(0.1),
-        /// The layer's `num_batches_tracked`, this batch included; required if momentum is none and running statistics are
-        /// updated, and not read otherwise.
+        /// The layer's `num_batches_tracked`, this batch included; required if momentum is none and running statistics
+        /// are updated, and not read otherwise.
         num_batches_tracked: Option<u64> = None,
         /// `eps`: added to the variance; finite and above 0.
         eps: f64 = 1e-5,
@@ -117,11 +117,11 @@ impl NativeBatchNorm {
 }
 
 operator! {
-    /// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
-    /// train, eps, output_mask)`.
+    /// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean,
+    /// save_invstd, train, eps, output_mask)`.
     ///
-    /// With m elements in a channel, mean = save_mean, r = save_invstd, x̂ = (input − mean)·r, and weight = 1 if it is not
-    /// given:
+    /// With m elements in a channel, mean = save_mean, r = save_invstd, x̂ = (input − mean)·r, and weight = 1 if it is
+    /// not given:
     ///
     /// * grad_input = weight · r · (grad_out − grad_bias/m − x̂ · grad_weight/m)
     /// * grad_weight = Σ grad_out · x̂
@@ -149,8 +149,8 @@ operator! {
     /// # Differences
     ///
     /// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. If it is tiny beside
-    ///   eps, few of its digits are correct; but variance + eps, which is all that matters, is as exact as save_invstd, and
-    ///   so are the gradients. On device buffers, bind the variance itself, as [`NativeBatchNorm`] writes it there.
+    ///   eps, few of its digits are correct; but variance + eps, which is all that matters, is as exact as save_invstd,
+    ///   and so are the gradients. On device buffers, bind the variance itself, as [`NativeBatchNorm`] writes it there.
     /// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
     /// * Running statistics are f32 for f16 and bf16 data. eps must be above 0.
     ///

@@ -6,8 +6,8 @@ operator! {
     /// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
     /// [`GroupNorm`](https://pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html) runs.
     ///
-    /// A group consists of C/group adjacent channels of a sample. With the mean and var, the biased variance, of the group:
-    /// rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
+    /// A group consists of C/group adjacent channels of a sample. With the mean and var, the biased variance, of the
+    /// group: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
     ///
     /// | | argument | shape | in plans |
     /// |---|---|---|---|
@@ -69,8 +69,8 @@ impl Definition for NativeGroupNorm {
 operator! {
     /// PyTorch's `native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)`.
     ///
-    /// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over
-    /// the group:
+    /// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken
+    /// over the group:
     ///
     /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
     /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the samples of a channel

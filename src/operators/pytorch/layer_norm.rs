@@ -18,8 +18,9 @@ operator! {
     /// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
     /// [`LayerNorm`](https://pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html) runs.
     ///
-    /// A row consists of the elements with the same indices along the axes before those of normalized_shape. With the mean
-    /// and var, the biased variance, of the row: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
+    /// A row consists of the elements with the same indices along the axes before those of normalized_shape. With the
+    /// mean and var, the biased variance, of the row: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd +
+    /// bias.
     ///
     /// | | argument | shape | in plans |
     /// |---|---|---|---|
@@ -79,10 +80,11 @@ impl Definition for NativeLayerNorm {
 }
 
 operator! {
-    /// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
+    /// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias,
+    /// output_mask)`.
     ///
-    /// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the
-    /// row:
+    /// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over
+    /// the row:
     ///
     /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
     /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows, if weight or bias is given

@@ -4,9 +4,9 @@
 //! input and weight may have any pair of types that [`ParamOf`](crate::ParamOf) allows; bias and the gradients of both
 //! have weight's type.
 //!
-//! Statistics have the type in which PyTorch's CUDA kernels save them, [`Element::Sum`](crate::Element::Sum): f32, or f64
-//! for f64 data. So do running statistics, although PyTorch converts them too when it converts a whole model to f16 or
-//! bf16.
+//! Statistics have the type in which PyTorch's CUDA kernels save them, [`Element::Sum`](crate::Element::Sum): f32, or
+//! f64 for f64 data. So do running statistics, although PyTorch converts them too when it converts a whole model to f16
+//! or bf16.
 
 mod batch_norm;
 mod group_norm;

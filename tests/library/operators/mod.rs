@@ -232,8 +232,8 @@ fn values(problem: &Problem, outputs: &Outputs, names: Names<'_>) -> Vec<Values>
     values.collect()
 }
 
-/// Checks that an operator is an operation made by hand; that its numbers are the reference's, and the bits those of the
-/// operation.
+/// Checks that an operator is an operation made by hand; that its numbers are the reference's, and the bits those of
+/// the operation.
 fn check(op: &impl Operator, by_hand: &Operation, inputs: Names<'_>, outputs: Names<'_>) {
     check_broadcast(op, by_hand, None, inputs, outputs);
 }
@@ -286,8 +286,8 @@ fn check_broadcast(
     }
 }
 
-/// Asserts that outputs are numbers that were worked out by hand or printed by others, within a relative and an absolute
-/// distance.
+/// Asserts that outputs are numbers that were worked out by hand or printed by others, within a relative and an
+/// absolute distance.
 #[track_caller]
 fn assert_near(outputs: &Outputs, name: &str, want: &[f32], relative: f32, absolute: f32) {
     let got = outputs.get::<f32>(name).unwrap();
@@ -330,8 +330,8 @@ fn without<'a>(inputs: &[(&'a str, &'a [usize], &'a [f32])], name: &str) -> Inpu
     })
 }
 
-/// Every operator, with epsilon 0, which DirectML's document allows; none here does. The backward operators of PyTorch's
-/// rows and groups have the forward pass's.
+/// Every operator, with epsilon 0, which DirectML's document allows; none here does. The backward operators of
+/// PyTorch's rows and groups have the forward pass's.
 #[test]
 fn epsilon_zero_is_refused_by_every_operator() {
     let all: [&dyn AnyOperator; 31] = [
