@@ -43,6 +43,16 @@ impl Share<'_> {
     pub fn is_time(&self) -> bool {
         Instant::now() < self.until
     }
+
+    /// The first adapter, as the library's tests take one.
+    pub fn subject(&self) -> common::Subject {
+        common::Subject {
+            name: self.gpus[0].adapter_info().name.clone(),
+            gpu: self.gpus[0].clone(),
+            checked: false,
+            takes_all_types: true,
+        }
+    }
 }
 
 /// What a part tried, and what it found.

@@ -24,12 +24,7 @@ const ORACLES: [(&str, Oracle); 6] = [
 ];
 
 pub fn run(share: &Share<'_>) -> Report {
-    let subject = Subject {
-        name: share.gpus[0].adapter_info().name.clone(),
-        gpu: share.gpus[0].clone(),
-        checked: false,
-        takes_all_types: true,
-    };
+    let subject = share.subject();
     let mut draw = Draw(Random::new(share.seed ^ 0xc3c3));
     let mut report = Report::default();
     for turn in 0.. {

@@ -1,7 +1,7 @@
 //! Random operations over ranks that are threads, with few samples or none on some, compared with the reference.
 
 use crate::common::data::{Problem, assert_close};
-use crate::common::{Subject, ranks};
+use crate::common::ranks;
 use crate::draw::Draw;
 use crate::{Report, Share};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +9,7 @@ use wgpu_norm::{Channels, Norm, Operation};
 use wgpu_norm_verify::{Case, Random};
 
 pub fn run(share: &Share<'_>) -> Report {
-    let subject = Subject {
-        name: share.gpus[0].adapter_info().name.clone(),
-        gpu: share.gpus[0].clone(),
-        checked: false,
-        takes_all_types: true,
-    };
+    let subject = share.subject();
     let mut draw = Draw(Random::new(share.seed ^ 0x5a5a));
     let mut report = Report::default();
     for turn in 0.. {
