@@ -17,7 +17,7 @@ use super::rows_split::{RowParams, elementwise};
 use super::tensors::Tensors;
 use super::windows::{Window, alignment, windows_of};
 use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, check_dispatches, div_ceil, word};
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, Scalars};
 use crate::{Algorithm, DType, Error};
 use std::ops::Range;
@@ -134,7 +134,10 @@ impl Planner<'_> {
         if let Some(reason) = self.whole_columns_unsupported_reason(of, tensors) {
             return Some(reason);
         }
-        let columns = self.cut_columns(of, tensors, true);
+        let columns = match self.cut_columns(of, tensors, true) {
+            Ok(columns) => columns,
+            Err(error) => return Some(error.to_string()),
+        };
         let division = &columns.division;
         if div_ceil(of.rows.into(), division.at_once()) > self.longest_walk(division) {
             return Some(format!("{} elements of a column are too many", of.rows));
@@ -145,7 +148,8 @@ impl Planner<'_> {
 
     /// Whether a reduction and an elementwise pass have room for the records of all columns.
     pub fn columns_have_room(&self, of: &ByColumn, tensors: &Tensors) -> bool {
-        self.cut_columns(of, tensors, false).at_once()
+        let columns = self.cut_columns(of, tensors, false);
+        columns.is_ok_and(|columns| columns.at_once())
     }
 
     /// The whole of a norm over columns.
@@ -183,7 +187,7 @@ impl Planner<'_> {
         fused: bool,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
-        let columns = self.cut_columns(of, tensors, fused);
+        let columns = self.cut_columns(of, tensors, fused)?;
         let bound = elementwise(tensors) + if fused { bound_statistics(tensors) } else { 0 };
         let (params, mut dispatches) = self.row_params(tensors, bound, workspace)?;
         let records = if fused { 0 } else { columns.longest() };
@@ -210,6 +214,7 @@ impl Planner<'_> {
                     applied: true,
                 };
                 dispatches.extend(self.walk_columns(common, pieces, &walk)?);
+                check_dispatches(dispatches.len() as u64)?;
                 continue;
             }
             let mut own = before.clone();
@@ -237,6 +242,7 @@ impl Planner<'_> {
                 applied: true,
             };
             dispatches.extend(self.walk_columns(common, pieces, &walk)?);
+            check_dispatches(dispatches.len() as u64)?;
             workspace.grow_to(&own);
         }
         if self.body.is_gradient() {
@@ -370,6 +376,7 @@ impl Planner<'_> {
                 stats: from_range(common.stats, start),
             };
             dispatches.extend(self.over_columns(of, tensors, &tiles, params, dispatch)?);
+            check_dispatches(dispatches.len() as u64)?;
         }
         Ok(dispatches)
     }
@@ -448,6 +455,9 @@ impl Planner<'_> {
                 };
                 dispatches.push(dispatch(window, uniforms, workgroups));
             }
+            // Every batch has a dispatch.
+            let left = if fits { 0 } else { all.end - batch - 1 };
+            check_dispatches(dispatches.len() as u64 + left)?;
         }
         Ok(dispatches)
     }

@@ -4,7 +4,9 @@ use super::axes::ByColumn;
 use super::rows_split::THREADS_PER_PARTIAL;
 use super::tensors::Tensors;
 use super::windows::alignment;
-use super::{MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, div_ceil, most_vectors};
+use super::{MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, check_dispatches, div_ceil, most_vectors};
+use crate::Error;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The most vec4s of a row that an invocation has.
@@ -122,7 +124,12 @@ impl Planner<'_> {
 
     /// How columns are cut: done at once where that leaves few records and windows hold whole rows, or else in ranges.
     /// `fused` says that a tile has all rows.
-    pub fn cut_columns(&self, of: &ByColumn, tensors: &Tensors, fused: bool) -> Columns {
+    pub fn cut_columns(
+        &self,
+        of: &ByColumn,
+        tensors: &Tensors,
+        fused: bool,
+    ) -> Result<Columns, Error> {
         let width = u64::from(of.columns);
         let statistics = of.statistics();
         if fused {
@@ -170,30 +177,36 @@ impl Planner<'_> {
         tensors: &Tensors,
         division: Division,
         length: u64,
-    ) -> Columns {
+    ) -> Result<Columns, Error> {
         let (statistics, length) = (of.statistics(), length.max(1));
-        let starts = (0..div_ceil(statistics, length)).map(|index| index * length);
+        let count = div_ceil(statistics, length);
+        // Every range has a dispatch.
+        check_dispatches(count)?;
+        let starts = (0..count).map(|index| index * length);
         let ranges = starts.map(|start| start..(start + length).min(statistics));
         let pieces = |range: Range<u64>| {
             let pieces = pieces_of(of, &range, division.tile_columns());
             (range, pieces)
         };
         let mut ranges: Vec<_> = ranges.map(pieces).collect();
-        // Column tiles of each sample with parameters of its own, or of all batches together.
-        let batches = u64::from(of.batches);
-        let samples = if of.of_samples { batches } else { 1 };
-        let sample = |batch: u64| (batch * samples / batches.max(1)) as usize;
-        let mut tiles = vec![0; samples as usize];
-        for piece in ranges.iter().flat_map(|(_, pieces)| pieces) {
-            for batch in piece.batches.clone() {
-                tiles
-                    .iter_mut()
-                    .skip(sample(batch))
-                    .take(1)
-                    .for_each(|sum| *sum += piece.tiles);
+        // Column tiles of each sample with parameters of its own, or of all batches together. A piece of several samples
+        // is the only one that these have.
+        let sample = |piece: &Piece| {
+            if of.of_samples {
+                piece.batches.start
+            } else {
+                0
             }
+        };
+        let tiles_of_a_sample = |piece: &Piece| {
+            let batches = piece.batches.end - piece.batches.start;
+            piece.tiles * if of.of_samples { 1 } else { batches }
+        };
+        let mut tiles = BTreeMap::new();
+        for piece in ranges.iter().flat_map(|(_, pieces)| pieces) {
+            *tiles.entry(sample(piece)).or_default() += tiles_of_a_sample(piece);
         }
-        let most = tiles.iter().copied().max().unwrap_or(0).max(1);
+        let most = tiles.values().copied().max().unwrap_or(0).max(1);
         let threads_per_partial = match self.subgroup(division.workgroup_size) {
             0 if self.cheap_barriers() => THREADS_PER_PARTIAL,
             0 => 1,
@@ -215,28 +228,25 @@ impl Planner<'_> {
             walked_tiles = walked_tiles.min(longest.min(MAX_SEQUENTIAL)).max(1);
         }
         let padded = most.next_multiple_of(walked_tiles);
-        let mut numbered = vec![0; samples as usize];
+        let mut numbered = BTreeMap::new();
         for piece in ranges.iter_mut().flat_map(|(_, pieces)| pieces) {
-            let own = sample(piece.batches.start);
-            let (Some(done), Some(all)) = (numbered.get_mut(own), tiles.get(own)) else {
-                continue;
-            };
-            piece.first_tile = own as u64 * padded + *done;
-            let batches = piece.batches.end - piece.batches.start;
-            *done += piece.tiles * if of.of_samples { 1 } else { batches };
+            let own = sample(piece);
+            let done: &mut u64 = numbered.entry(own).or_default();
+            piece.first_tile = own * padded + *done;
+            *done += tiles_of_a_sample(piece);
             // A sample's last piece has tiles past its columns, so that all partial sums are written.
-            if of.of_samples && *done == *all {
-                piece.tiles += padded - all;
+            if of.of_samples && tiles.get(&own) == Some(done) {
+                piece.tiles += padded - *done;
             }
         }
-        Columns {
+        Ok(Columns {
             applied: self.divide_columns(of, length.min(of.columns.into()), false),
             division,
             ranges,
             walked_tiles,
             row_groups: padded / walked_tiles,
             threads_per_partial,
-        }
+        })
     }
 
     /// Divides `width` columns of each batch among invocations: first a vector for each, then several. `for_sums` says

@@ -7,7 +7,7 @@ use super::rows::vectors_held;
 use super::tensors::Tensors;
 use super::windows::Window;
 use super::workspace::Workspace;
-use super::{Binding, Dispatch, Planner, div_ceil, most_vectors, word};
+use super::{Binding, Dispatch, Planner, check_dispatches, div_ceil, most_vectors, word};
 use crate::Error;
 use crate::kernels::{Body, ColumnsFused, ColumnsFusedUniforms, Scalars};
 
@@ -135,6 +135,7 @@ impl Planner<'_> {
                 stats: 0,
             };
             dispatches.extend(planner.over_columns(of, tensors, &tiles, params, dispatch)?);
+            check_dispatches(dispatches.len() as u64)?;
         }
         Ok(dispatches)
     }

@@ -785,6 +785,11 @@ fn too_many_slices_are_refused() {
             &[1 << 19, 3, 6, 4][..],
         ),
         (rows, Pass::from(Forward::default()), &[1 << 26, 32]),
+        (
+            Norm::axes(&[-2], &[-2]),
+            Pass::from(Forward::default()),
+            &[255, 253, 8192],
+        ),
     ] {
         let operation = Operation::new(norm, pass, shape, DType::F32);
         let profile = Profile {
