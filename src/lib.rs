@@ -95,6 +95,8 @@ mod options;
 mod plan;
 mod planned;
 mod profile;
+#[cfg(test)]
+mod refused;
 pub mod stream;
 mod sums;
 pub mod synchronized;

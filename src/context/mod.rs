@@ -7,6 +7,8 @@ mod mapped;
 mod pipelines;
 mod poller;
 mod readback;
+#[cfg(test)]
+pub(crate) mod refusal;
 mod scope;
 
 pub use adapter::{ContextOptions, adapters, unfit};

@@ -13,6 +13,7 @@ mod determinism;
 mod devices;
 mod export;
 mod f16_encoder;
+mod faults;
 mod forward;
 mod group_norm;
 mod imports;

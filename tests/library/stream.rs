@@ -2,54 +2,14 @@
 
 use crate::common::buffers::{Buffers, Room, submit};
 use crate::common::data::Problem;
+use crate::common::storage::Memory;
 use crate::common::{Subject, subjects, takes_all, takes_every_one};
 use pollster::block_on;
-use std::collections::HashMap;
-use wgpu_norm::stream::{Storage, Stream};
+use wgpu_norm::stream::Stream;
 use wgpu_norm::{
     Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error, Format,
-    Forward, Norm, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
+    Forward, Norm, Operation, Pass, Residual, RunningUpdate, RunningVariance, Through,
 };
-
-/// Tensors in host memory.
-struct Memory {
-    tensors: HashMap<Tensor, Vec<u8>>,
-    /// The largest number of bytes requested at once.
-    most: usize,
-}
-
-impl Storage for Memory {
-    type Error = Error;
-
-    async fn read(&mut self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Error> {
-        self.most = self.most.max(to.len());
-        to.copy_from_slice(&self.tensors[&tensor][offset as usize..][..to.len()]);
-        Ok(())
-    }
-
-    async fn write(&mut self, tensor: Tensor, offset: u64, from: &[u8]) -> Result<(), Error> {
-        let bytes = self.tensors.get_mut(&tensor).unwrap();
-        bytes[offset as usize..][..from.len()].copy_from_slice(from);
-        Ok(())
-    }
-}
-
-impl Memory {
-    /// Inputs, and results initialized to values that no result has. With an odd number of 16-bit elements, the last
-    /// word is filled with 0.
-    fn new(problem: &Problem) -> Self {
-        let all = problem.inputs.iter().cloned().chain(problem.results());
-        let tensors = all.map(|values| {
-            let mut bytes = values.bytes;
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            (values.used.tensor, bytes)
-        });
-        Self {
-            tensors: tensors.collect(),
-            most: 0,
-        }
-    }
-}
 
 /// Asserts that any executor may move the future to another thread.
 fn sendable<F: Future + Send>(future: F) -> F {

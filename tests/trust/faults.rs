@@ -2,12 +2,11 @@
 //! many calls in one process.
 
 use crate::common::data::{Problem, Values, error, find};
+use crate::common::polls::poll_times;
 use crate::draw::Draw;
 use crate::{Report, Share};
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 use wgpu_norm::{Error, GpuContext};
 use wgpu_norm_verify::{Case, Random};
@@ -64,27 +63,12 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Polls a call so many times, drops its future, and makes the call again, which must be right.
 fn dropped(gpu: &GpuContext, problem: &Problem, polls: u64) -> Result<(), String> {
     let once = |most: u64| {
         let done = problem.run_by(|inputs, outputs| {
-            let mut call = pin!(problem.operation.run_into(gpu, inputs, outputs));
-            let waker = Waker::from(Arc::new(Unpark(thread::current())));
-            for _ in 0..most {
-                match call.as_mut().poll(&mut Context::from_waker(&waker)) {
-                    Poll::Ready(done) => return done,
-                    Poll::Pending => thread::park_timeout(Duration::from_millis(1)),
-                }
-            }
-            Ok(())
+            let call = pin!(problem.operation.run_into(gpu, inputs, outputs));
+            poll_times(call, most).unwrap_or(Ok(()))
         });
         done.map_err(|error| format!("after {most} polls: {error}"))
     };

@@ -1,31 +1,14 @@
 //! Random operations on pieces that fit a memory budget: the same bits as at once, or rounding.
 
 use crate::common::data::{Problem, assert_close};
+use crate::common::storage::Memory;
 use crate::draw::Draw;
 use crate::{Report, Share};
 use pollster::block_on;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use wgpu_norm::stream::{Storage, Stream};
-use wgpu_norm::{Error, Tensor};
+use wgpu_norm::Error;
+use wgpu_norm::stream::Stream;
 use wgpu_norm_verify::{Case, Random};
-
-struct Memory(HashMap<Tensor, Vec<u8>>);
-
-impl Storage for Memory {
-    type Error = Error;
-
-    async fn read(&mut self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Error> {
-        to.copy_from_slice(&self.0[&tensor][offset as usize..][..to.len()]);
-        Ok(())
-    }
-
-    async fn write(&mut self, tensor: Tensor, offset: u64, from: &[u8]) -> Result<(), Error> {
-        let bytes = self.0.get_mut(&tensor).unwrap();
-        bytes[offset as usize..][..from.len()].copy_from_slice(from);
-        Ok(())
-    }
-}
 
 pub fn run(share: &Share<'_>) -> Report {
     let gpu = &share.gpus[0];
@@ -64,21 +47,9 @@ pub fn run(share: &Share<'_>) -> Report {
         let problem = Problem::random(operation, data);
         let what = format!("{case}, data {data}, in pieces of a budget of {budget} bytes");
         let checked = catch_unwind(AssertUnwindSafe(|| {
-            let results = problem.results();
-            let all = problem.inputs.iter().chain(&results);
-            let memory = all.map(|values| {
-                let mut bytes = values.bytes.clone();
-                bytes.resize(bytes.len().next_multiple_of(4), 0); // whole words are moved
-                (values.used.tensor, bytes)
-            });
-            let mut memory = Memory(memory.collect());
+            let mut memory = Memory::new(&problem);
             block_on(stream.run(&mut memory)).unwrap_or_else(|error| panic!("{what}: {error}"));
-            let mut got = results;
-            for values in &mut got {
-                let own = &memory.0[&values.used.tensor];
-                values.bytes = own[..values.bytes.len()].to_vec();
-            }
-            assert_close(&got, &problem.reference(), &what);
+            assert_close(&memory.results(&problem), &problem.reference(), &what);
         }));
         report.add(checked.map(|()| true).map_err(|_| what));
     }

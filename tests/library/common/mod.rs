@@ -3,7 +3,9 @@
 pub mod buffers;
 pub mod data;
 pub mod errors;
+pub mod polls;
 pub mod ranks;
+pub mod storage;
 pub mod vectors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
