@@ -5,10 +5,12 @@ use crate::common::data::{Problem, Values, assert_close};
 use crate::common::errors::says;
 use crate::common::polls::poll_times;
 use crate::common::storage::Memory;
-use crate::common::{Subject, takes_every_one};
+use crate::common::{Subject, open as open_with, takes_every_one};
 use pollster::block_on;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use wgpu_norm::stream::Stream;
 use wgpu_norm::synchronized::{AllGather, run_into};
 use wgpu_norm::{
@@ -240,6 +242,52 @@ fn peers_that_vanish() {
             assert!(failures > 1, "{}: {failures} exchanges", problem.operation);
         }
     }
+}
+
+/// Devices opened with few of each limit, or none: each call is right, or is refused for a limit.
+#[test]
+fn the_smallest_limits() {
+    let (complaints, features) = (Arc::default(), wgpu::Features::empty());
+    let mut right = 0;
+    for adapter in adapters(&instance()) {
+        for (invocations, bytes_shared, bytes_bound, workgroups, buffers) in [
+            (128, 16 << 10, 1 << 20, 65535, 8),
+            (64, 4 << 10, 1 << 14, 255, 4),
+            (4, 1 << 10, 1 << 12, 16, 4),
+            (4, 256, 1 << 10, 1, 4),
+            (1, 0, 256, 1, 0),
+            (0, 0, 0, 0, 0),
+        ] {
+            let limits = wgpu::Limits {
+                max_compute_invocations_per_workgroup: invocations,
+                max_compute_workgroup_size_x: invocations,
+                max_compute_workgroup_storage_size: bytes_shared,
+                max_storage_buffer_binding_size: bytes_bound,
+                max_buffer_size: 1 << 20,
+                max_compute_workgroups_per_dimension: workgroups,
+                max_storage_buffers_per_shader_stage: buffers,
+                ..wgpu::Limits::downlevel_defaults()
+            };
+            let subject = open_with(&adapter, &limits, features, &complaints);
+            for problem in problems() {
+                let what = format!("{} of {limits:?} on {}", problem.operation, subject.name);
+                match problem.run(&subject) {
+                    Ok(results) => {
+                        assert_close(&results, &problem.reference(), &what);
+                        right += 1;
+                    }
+                    Err(Error::Limit { .. }) => {}
+                    Err(error) => panic!("{what}: {error:?}"),
+                }
+            }
+        }
+    }
+    assert!(right > 8, "{right} were right");
+    assert_eq!(
+        complaints.load(Ordering::Relaxed),
+        0,
+        "errors that nothing captured"
+    );
 }
 
 /// Objects of wgpu that are alive, by their kinds.

@@ -128,6 +128,8 @@ mod unix {
         assert_failure(&result, &["circle: cannot be written", "links"], "circle");
     }
 
+    const CASE: &str = "batch_norm_backward/2x3x5/ncx/f32";
+
     /// With these flags the output file exists before anything is computed.
     const IN_PIECES: [&str; 2] = ["--memory-budget", "1GB"];
 
@@ -250,6 +252,90 @@ mod unix {
             );
             assert_eq!(names(&folder), ["in"]);
         }
+    }
+
+    /// On a disk of 256 KiB in a namespace of mounts, which the system may not allow.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_failure_and_leaves_what_was_there() {
+        let folder = folder("full");
+        let (input, disk, log) = (folder.join("in"), folder.join("disk"), folder.join("log"));
+        std::fs::create_dir(&disk).unwrap();
+        std::fs::write(&input, large(64).bytes()).unwrap();
+        let mount = "mount -t tmpfs -o size=256k tmpfs \"$1\"";
+        let namespace = || {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+            command
+        };
+        let allowed = namespace().arg(mount).arg("sh").arg(&disk).output();
+        if !allowed.is_ok_and(|output| output.status.success()) {
+            println!("not tested: the system allows no namespace of mounts");
+            return;
+        }
+        for budget in [&[][..], &["--memory-budget", "64MB"]] {
+            let script = format!(
+                "{mount} && echo old > \"$1/out\" && shift && \"$@\" 2> \"$LOG\"; code=$?; \
+                 ls -A \"$DISK\"; cat \"$DISK/out\"; exit $code"
+            );
+            let mut command = namespace();
+            command.arg(script).arg("sh").arg(&disk);
+            command.arg(env!("CARGO_BIN_EXE_wgpu-norm")).arg(BATCH_NORM);
+            command
+                .arg(&input)
+                .arg("-o")
+                .arg(disk.join("out"))
+                .args(budget);
+            command
+                .env("DISK", &disk)
+                .env("LOG", &log)
+                .env_remove("RUST_LOG");
+            let result = command.output().unwrap();
+            let said = std::fs::read_to_string(&log).unwrap();
+            assert_eq!(result.status.code(), Some(1), "{said}");
+            assert!(said.contains("out: cannot be written"), "{said}");
+            assert!(said.contains("No space left on device"), "{said}");
+            assert_eq!(stdout(&result), "out\nold\n");
+        }
+    }
+
+    /// A process that cannot clean up: the output is still the old one, or whole.
+    #[test]
+    fn a_killed_process_leaves_a_whole_file() {
+        let folder = folder("killed");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, large(1 << 8).bytes()).unwrap();
+        let result = backward(&input, &output, &IN_PIECES);
+        assert_success(&result);
+        let whole = std::fs::read(&output).unwrap();
+        std::fs::write(&output, "old").unwrap();
+        let mut tries = 0..40;
+        let hit = tries.any(|_| cut_off("KILL", 9, &folder, &input, &output));
+        assert!(hit, "the command was done before the signal each time");
+        let left = std::fs::read(&output).unwrap();
+        assert!(left == b"old" || left == whole, "{} bytes", left.len());
+        // What it leaves is not in the next one's way.
+        assert_success(&backward(&input, &output, &IN_PIECES));
+        assert!(std::fs::read(&output).unwrap() == whole);
+    }
+
+    /// Nobody reads what is printed.
+    #[test]
+    fn a_closed_pipe_is_no_failure_and_the_file_is_whole() {
+        let folder = folder("pipe");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, Draft::good().bytes()).unwrap();
+        for list in [&["verify", "--case", CASE][..], &["adapters"]] {
+            let mut child = command(list).stdout(Stdio::piped()).spawn().unwrap();
+            drop(child.stdout.take());
+            assert!(child.wait().unwrap().success(), "{list:?}");
+        }
+        let mut operator = command(&[BATCH_NORM]);
+        operator.arg(&input).arg("-o").arg(&output);
+        let mut child = operator.stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert!(child.wait().unwrap().success());
+        assert_eq!(values(&output, "diff_src").len(), 6);
     }
 
     /// A sparse file is refused before any of it is read.
