@@ -6,6 +6,7 @@ pub mod errors;
 pub mod polls;
 pub mod ranks;
 pub mod storage;
+pub mod validation;
 pub mod vectors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -225,9 +226,16 @@ pub fn every_subject() -> &'static [Subject] {
     LENT.with(|lent| lent.0)
 }
 
+/// Logs as RUST_LOG says, or listens to Vulkan's validation layers.
+fn log() {
+    if !validation::listen() {
+        let _ = env_logger::builder().is_test(true).try_init();
+    }
+}
+
 /// Opens all adapters, and names them in the log.
 fn open_all() -> Vec<Subject> {
-    let _ = env_logger::builder().is_test(true).try_init();
+    log();
     let mut subjects = Vec::new();
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
     let adapters = pollster::block_on(wgpu_norm::adapters(backends));
@@ -390,6 +398,7 @@ pub struct OwnDevices {
 
 impl OwnDevices {
     pub fn new() -> Self {
+        log();
         let complaints = Arc::default();
         let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
         let adapters = pollster::block_on(wgpu_norm::adapters(backends));
