@@ -1,5 +1,6 @@
 //! Calls of which a driver refuses one step: each buffer, upload, pipeline, submission and read-back in turn. The call
-//! says so, on all ranks, and nothing is left behind: the next call has the bits of the first.
+//! says so, on all ranks, and nothing is left behind: the next call has the bits of the first. A step is made before it
+//! is refused.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -232,7 +233,7 @@ impl AllGather for Rank<'_> {
     }
 }
 
-/// A step is refused on the first of two ranks: the second ends, too, and says which rank failed.
+/// A step is refused on one of two ranks: the other ends, too, and says which rank failed.
 #[test]
 fn ranks() {
     for gpu in contexts() {
@@ -249,23 +250,25 @@ fn ranks() {
                     ))
                 })
             };
-            refuse_each(&operation.to_string(), || {
-                thread::scope(|scope| {
-                    let second = scope.spawn(|| on(1));
-                    let first = on(0);
-                    match (first, second.join().unwrap()) {
-                        (Err(own), Err(other)) => {
-                            assert!(matches!(other, Error::Ranks { .. }), "{other:?}");
-                            assert!(other.to_string().contains("rank 0"), "{other}");
-                            Err(own)
+            for refused in 0..2 {
+                let failed = format!("rank {refused}");
+                refuse_each(&operation.to_string(), || {
+                    thread::scope(|scope| {
+                        let other = scope.spawn(|| on(1 - refused));
+                        match (on(refused), other.join().unwrap()) {
+                            (Err(own), Err(other)) => {
+                                assert!(matches!(other, Error::Ranks { .. }), "{other:?}");
+                                assert!(other.to_string().contains(&failed), "{other}");
+                                Err(own)
+                            }
+                            (own, other) => {
+                                other.unwrap_or_else(|error| panic!("only the other: {error}"));
+                                own
+                            }
                         }
-                        (first, second) => {
-                            second.unwrap_or_else(|error| panic!("only the second: {error}"));
-                            first
-                        }
-                    }
-                })
-            });
+                    })
+                });
+            }
         }
     }
 }

@@ -19,6 +19,11 @@ type Receiver = OneshotReceiver<Result<(), wgpu::BufferAsyncError>>;
 /// Requests a buffer's bytes. The receiver is told when they are there.
 fn map(buffer: &wgpu::Buffer) -> Receiver {
     let (sender, receiver) = oneshot_channel();
+    #[cfg(test)]
+    if super::refusal::now().is_some() {
+        let _ = sender.send(Err(wgpu::BufferAsyncError));
+        return receiver;
+    }
     buffer.map_async(wgpu::MapMode::Read, .., move |result| {
         // The receiver is gone if the caller dropped the future. Nobody wants the result then.
         let _ = sender.send(result);
@@ -80,7 +85,7 @@ pub(super) fn done(
             let what = tensor.name();
             match receiver.receive().await {
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(lost(&gpu, format!("reading {what}: {error}"))),
+                Some(Err(error)) => return Err(unreadable(&gpu, tensor, error)),
                 // The poll did not get as far: an earlier callback panicked.
                 None => {
                     return Err(gpu.or_lost(Error::gpu(
@@ -109,19 +114,22 @@ pub(super) fn read_mapped<T>(
     let words = bytes.start - before..bytes.end.next_multiple_of(4);
     gpu.scoped("reading", || {
         // No other code has the buffer, so only the device's end can take it away.
-        let taken = mapped::read(gpu.device(), buffer, words, |all| {
+        mapped::read(gpu.device(), buffer, words, |all| {
             let own = all.get(before as usize..).unwrap_or_default();
             take(own.get(..size).unwrap_or(own))
-        });
-        taken.map_err(|error| lost(gpu, format!("reading {}: {error}", tensor.name())))
+        })
     })?
+    .map_err(|error| unreadable(gpu, tensor, error))
 }
 
-/// The device's loss, with the known reason if there is one.
-fn lost(gpu: &GpuContext, reason: String) -> Error {
-    match gpu.check_alive() {
-        Err(known) => known,
-        Ok(()) => Error::DeviceLost { reason },
+/// The error of a buffer that cannot be mapped or read. In a browser nobody says whether the device is lost, but no
+/// other reason is known.
+fn unreadable(gpu: &GpuContext, tensor: Tensor, error: impl std::fmt::Display) -> Error {
+    match gpu.or_lost(Error::gpu(format!("reading {}", tensor.name()), error)) {
+        Error::Gpu { message, .. } if cfg!(target_arch = "wasm32") => {
+            Error::DeviceLost { reason: message }
+        }
+        error => error,
     }
 }
 

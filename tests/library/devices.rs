@@ -4,10 +4,9 @@
 use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{Problem, batch_norm_gradient};
 use crate::common::errors::{problem, says, still_works};
-use crate::common::{Noop, OwnDevices, Subject, one, subjects, takes_all};
+use crate::common::{Noop, OwnDevices, Subject, in_child, log, one, subjects, takes_all};
 use pollster::block_on;
 use std::future::Future;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -61,6 +60,7 @@ impl Call {
 }
 
 fn adapters() -> Vec<wgpu::Adapter> {
+    log();
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
     block_on(wgpu_norm::adapters(backends))
 }
@@ -347,32 +347,12 @@ fn no_adapter() {
     assert!(matches!(error, Error::NoAdapter { .. }), "{error:?}");
 }
 
-/// Runs an otherwise ignored test of this file in a process of its own.
-fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
-    let program = std::env::current_exe().unwrap();
-    let output = Command::new("sh")
-        .args([
-            "-c",
-            &format!("{shell} exec \"$0\" --ignored --exact devices::{test}"),
-        ])
-        .arg(program)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn out_of_memory() {
     // 1 GiB of address space.
     in_child(
-        "out_of_memory_in_a_small_process",
+        "devices::out_of_memory_in_a_small_process",
         "ulimit -v 1048576 &&",
         &[],
     );
@@ -428,7 +408,7 @@ fn out_of_memory_on_a_driver() {
     let taken = if takes_all() { 3 } else { 1 };
     for kib in &kib[..taken] {
         in_child(
-            "out_of_memory_in_a_call",
+            "devices::out_of_memory_in_a_call",
             &format!("ulimit -v {kib} &&"),
             &[("WGPU_ADAPTER_NAME", &name), ("WGPU_BACKEND", "vulkan")],
         );
@@ -472,12 +452,12 @@ fn out_of_memory_in_a_call() {
 fn environment_chooses_the_adapter() {
     let name = one(false).gpu.adapter_info().name;
     in_child(
-        "the_environment_names_no_adapter",
+        "devices::the_environment_names_no_adapter",
         "",
         &[("WGPU_ADAPTER_NAME", "Abacus 3000")],
     );
     in_child(
-        "the_environment_names_an_adapter",
+        "devices::the_environment_names_an_adapter",
         "",
         &[
             ("WGPU_ADAPTER_NAME", &name.to_uppercase()),
@@ -485,7 +465,7 @@ fn environment_chooses_the_adapter() {
         ],
     );
     in_child(
-        "the_environment_names_no_backend",
+        "devices::the_environment_names_no_backend",
         "",
         &[("WGPU_BACKEND", "glide")],
     );
@@ -518,7 +498,7 @@ fn the_environment_names_an_adapter() {
 #[cfg(target_os = "linux")]
 #[test]
 fn no_thread_outlives_its_context() {
-    in_child("threads_of_dropped_contexts", "", &[]);
+    in_child("devices::threads_of_dropped_contexts", "", &[]);
 }
 
 #[cfg(target_os = "linux")]

@@ -40,10 +40,11 @@ impl Draw {
 
     /// A size at or near a boundary of vec4s, rows, workgroups and tiles, or any.
     fn size(&mut self, most: u64) -> u64 {
-        let near = match self.below(4) {
+        let near = match self.below(5) {
             0 => self.of(&[1, 1, 2, 3, 4, 5, 6, 7, 8]),
             1 => 1 << self.below(14),
-            2 => (1 << self.below(14)) + self.of(&[1, 2, 3, 4]),
+            2 if self.one_in(3) => 1 << self.below(18),
+            2 | 3 => (1 << self.below(14)) + self.of(&[1, 2, 3, 4]),
             _ => {
                 let bits = self.below(14);
                 1 + self.below(1 << bits)
@@ -77,9 +78,9 @@ impl Draw {
         (0..rank).filter(|_| self.one_in(2)).collect()
     }
 
-    /// Operations that differ in their shapes, and how all are computed. Most of the time is that of compiling kernels,
-    /// which shapes often share.
-    pub fn cases(&mut self, most: u64) -> Vec<String> {
+    /// So many operations that differ in their shapes, and how all are computed. Most of the time is that of compiling
+    /// kernels, which shapes often share.
+    pub fn cases(&mut self, most: u64, count: u64) -> Vec<String> {
         let layer = self.layer();
         let passes: &[&str] = match layer.name {
             "layer_norm" | "rms_norm" => &["backward", "forward"],
@@ -89,12 +90,19 @@ impl Draw {
         let mut rest = Vec::new();
         self.options(layer.name, pass, &mut rest);
         self.way(layer.name, pass, &mut rest);
-        let shapes = 0..5;
-        let cases = shapes.map(|_| {
+        let cases = (0..count).map(|_| {
             let bits = 6 + self.below(u64::from(most.ilog2()) - 5);
             let (shape, norm) = self.place(&layer, 1 << bits);
             let mut parts = vec![format!("{}_{pass}", layer.name), show(&shape, "x")];
             parts.extend(norm.into_iter().chain(rest.clone()));
+            if self.one_in(6) {
+                let elements: usize = shape.iter().product();
+                let share = 4 * elements as u64 / (1 + self.below(6));
+                parts.push(format!(
+                    "max_binding={}",
+                    share.max(1 << 12).next_multiple_of(256)
+                ));
+            }
             parts.retain(|part| !part.is_empty());
             parts.join("/")
         });
@@ -103,25 +111,32 @@ impl Draw {
 
     /// One of them.
     pub fn case(&mut self, most: u64) -> String {
-        self.cases(most).swap_remove(0)
+        self.cases(most, 1).swap_remove(0)
     }
 
     fn layer(&mut self) -> Layer {
-        let rank = self.of(&[2, 2, 3, 3, 4, 4, 5, 6]);
+        let rank = self.of(&[1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 6, 7, 8]);
         let (name, rank, kind) = match self.below(9) {
-            0 | 1 => ("batch_norm", rank, Kind::Channels),
+            0 | 1 => ("batch_norm", rank.max(2), Kind::Channels),
             2 => ("batch_norm", rank, Kind::Broadcast(self.axes(rank))),
             3 => {
                 let name = self.of(&["layer_norm", "rms_norm"]);
                 (name, rank, Kind::From(self.below(rank as u64) as usize))
             }
-            4 => ("group_norm", rank, Kind::Groups(self.of(&[1, 2, 3, 4, 8]))),
+            4 => {
+                let groups = self.of(&[1, 2, 3, 4, 8, 16, 32]);
+                ("group_norm", rank.max(2), Kind::Groups(groups))
+            }
             5 => ("instance_norm", rank.max(3), Kind::Channels),
-            // Over columns: an axis that others follow.
+            // Over columns: axes that others follow. Samples may have parameters of their own.
             6 => {
                 let rank = rank.max(3);
-                let over = vec![1 + self.below(rank as u64 - 2) as usize];
-                ("axes_norm", rank, Kind::Axes(over.clone(), over))
+                let first = 1 + self.below(rank as u64 - 2) as usize;
+                let end = first + 1 + self.below((rank - 1 - first) as u64) as usize;
+                let over: Vec<_> = (first..end).collect();
+                let sample = self.one_in(3).then_some(0);
+                let along = sample.into_iter().chain(over.clone()).collect();
+                ("axes_norm", rank, Kind::Axes(over, along))
             }
             // Adaptive: the last axis, parameters of each sample.
             7 => {
@@ -227,7 +242,8 @@ impl Draw {
             ""
         };
         let smooth = !matches!(activation, "" | "relu");
-        let residual = !(smooth || rows && backward) && self.one_in(4);
+        let takes_residual = if rows { !backward } else { !smooth };
+        let residual = takes_residual && self.one_in(4);
         // A gradient has a residual only with the mask of an activation.
         let residual = residual && (!backward || activation == "relu");
         if gate {
@@ -266,21 +282,20 @@ impl Draw {
                 .to_owned(),
         );
         if self.one_in(4) {
-            let change = self.change();
-            parts.push(change);
-        }
-        if self.one_in(8) {
-            let limit = self.of(&[
-                "max_binding=16384",
-                "max_binding=65536",
-                "max_binding=1048576",
-            ]);
-            parts.push(limit.to_owned());
+            let changes: Vec<_> = (0..1 + self.below(3)).map(|_| self.change()).collect();
+            parts.push(changes.join(","));
         }
         let limits = [
             "max_workgroups=7",
             "max_workgroups=255",
+            "max_storage_buffers=4",
+            "max_storage_buffers=5",
+            "max_storage_buffers=6",
+            "max_storage_buffers=7",
             "max_storage_buffers=8",
+            "max_workgroup_storage=2048",
+            "f16_encoder=1",
+            "f16_encoder=2",
             "max_invocations=64",
             "subgroup_size=0",
             "long_words=0",
@@ -299,6 +314,8 @@ impl Draw {
         };
         add(self, 4, true, "exact");
         add(self, 5, true, "pooled");
+        add(self, 8, true, "offset=0");
+        add(self, 8, true, "offset=3");
         add(self, 3, pass == "backward", "in_place");
         add(
             self,

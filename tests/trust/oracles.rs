@@ -2,21 +2,25 @@
 //! finite differences of forward passes.
 
 use crate::common::Subject;
-use crate::common::data::{Problem, Values, error, find};
+use crate::common::data::{Problem, Values, assert_close, error, find};
 use crate::draw::Draw;
 use crate::ranks::takes_ranks;
-use crate::{Report, Share};
+use crate::{Fault, Report, Share};
 use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::{
-    Activation, Channels, DType, DTypes, DataFormat, Norm, Operation, Pass, Tensor, Through,
+    Channels, DType, DTypes, DataFormat, Norm, Operation, Pass, Residual, Tensor, TensorUse,
+    Through,
 };
-use wgpu_norm_verify::{Case, Random};
+use wgpu_norm_verify::reference::Computed;
 
-type Oracle = fn(&mut Draw, &Subject, &Problem) -> Option<Result<(), String>>;
+/// Compares a problem's results, which are right, with what follows from another problem's.
+type Oracle = fn(&mut Draw, &Subject, &Problem, &[Values]) -> Result<(), Fault>;
 
-const ORACLES: [(&str, Oracle); 6] = [
+const ORACLES: [(&str, Oracle); 8] = [
     ("samples in another order", samples_permuted),
+    ("channels in another order", channels_permuted),
     ("gamma doubled", gamma_doubled),
+    ("src shifted", src_shifted),
     ("the batch in two parts", batch_in_parts),
     ("the other layout", other_layout),
     ("as an axes norm", as_axes_norm),
@@ -24,67 +28,44 @@ const ORACLES: [(&str, Oracle); 6] = [
 ];
 
 pub fn run(share: &Share<'_>) -> Report {
-    let subject = share.subject();
-    let mut draw = Draw(Random::new(share.seed ^ 0xc3c3));
-    let mut report = Report::default();
-    for turn in 0.. {
-        if !share.is_time() {
-            break;
+    share.each_problem(1 << 12, |draw, drawn| {
+        let problem = &drawn.problem;
+        if problem.operation.shape.contains(&0) {
+            return Err(Fault::Refused);
         }
-        if turn % 300 == 0 {
-            subject.gpu.forget_pipelines();
-        }
-        let Ok(case) = draw.case(1 << 12).parse::<Case>() else {
-            continue;
-        };
-        let operation = case.operation();
-        let elements: usize = operation.shape.iter().product();
-        let plannable = operation.plan(subject.gpu.profile()).is_ok() && case.inputs().is_ok();
-        if !plannable || elements == 0 {
-            report.add(Ok(false));
-            continue;
-        }
-        let data = draw.below(1 << 20);
-        let problem = Problem::random(operation, data);
+        // Another layout may need another algorithm.
+        let subject = drawn
+            .subject
+            .with_profile("", |profile| profile.algorithm = None);
+        let results = problem.run(&subject)?;
+        assert_close(&results, &problem.reference(), "by itself");
         let (name, oracle) = draw.of(&ORACLES);
-        report.add(match oracle(&mut draw, &subject, &problem) {
-            None => Ok(false),
-            Some(Ok(())) => Ok(true),
-            Some(Err(fault)) => Err(format!("{case}, data {data}, {name}: {fault}")),
-        });
-    }
-    report
+        oracle(draw, &subject, problem, &results).map_err(|fault| match fault {
+            Fault::Wrong(fault) => Fault::Wrong(format!("{name}: {fault}")),
+            Fault::Refused => fault,
+        })
+    })
 }
 
-/// Compares results that may differ by rounding: each is within a tolerance of the exact value, so both are within two
-/// of each other.
-fn close(a: &[Values], b: &[Values], problem: &Problem) -> Result<(), String> {
-    for want in problem.reference() {
-        let (a, b) = (find(a, want.tensor).numbers(), find(b, want.tensor));
-        if want.tensor == Tensor::Mask {
-            continue; // A sum near 0 may be on either side.
-        }
+/// Compares results that may differ by rounding: each is within a tolerance of the exact value. A mask is left out: a
+/// sum near 0 may be on either side.
+fn close(a: &[Values], b: &[Values], reference: &[Computed], most: f64) -> Result<(), Fault> {
+    for want in reference.iter().filter(|want| want.tensor != Tensor::Mask) {
         let mut other = want.clone();
-        other.values = a;
-        let error = error(b, &other);
-        if error > 2.0 || error.is_nan() {
-            return Err(format!(
-                "{} differs by {error} tolerances",
-                want.tensor.name()
-            ));
+        other.values = find(a, want.tensor).numbers();
+        let error = error(find(b, want.tensor), &other);
+        if error > most || error.is_nan() {
+            let name = want.tensor.name();
+            return Err(Fault::Wrong(format!(
+                "{name} differs by {error} tolerances"
+            )));
         }
     }
     Ok(())
 }
 
-fn results(subject: &Subject, problem: &Problem) -> Result<Vec<Values>, String> {
-    problem
-        .run(subject)
-        .map_err(|error| format!("{}: {error}", problem.operation))
-}
-
 /// Moves elements of a tensor: the new element i is the old element `from(i)`.
-fn moved(values: &Values, from: &dyn Fn(usize) -> usize) -> Values {
+fn moved(values: &Values, from: impl Fn(usize) -> usize) -> Values {
     let size = values.used.element_size() as usize;
     let count = values.bytes.len() / size;
     let bytes = (0..count).flat_map(|i| values.bytes[size * from(i)..][..size].to_vec());
@@ -94,67 +75,163 @@ fn moved(values: &Values, from: &dyn Fn(usize) -> usize) -> Values {
     }
 }
 
-fn has_mask(problem: &Problem) -> bool {
-    let tensors = problem.operation.tensors().unwrap();
-    tensors.iter().any(|used| used.tensor == Tensor::Mask)
+/// Masks have bits, which do not move by bytes.
+fn refuse_masks(problem: &Problem) -> Result<(), Fault> {
+    let tensors = problem.operation.tensors()?;
+    let is_masked = tensors.iter().any(|used| used.tensor == Tensor::Mask);
+    if is_masked {
+        Err(Fault::Refused)
+    } else {
+        Ok(())
+    }
+}
+
+/// A random order of so many things, and its inverse.
+fn order(draw: &mut Draw, count: usize) -> [Vec<usize>; 2] {
+    let mut order: Vec<_> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, draw.below(last as u64 + 1) as usize);
+    }
+    let mut inverse = vec![0; count];
+    for (to, &from) in order.iter().enumerate() {
+        inverse[from] = to;
+    }
+    [order, inverse]
+}
+
+/// Whether a tensor has something for each sample.
+fn is_split(used: &TensorUse, samples: usize) -> bool {
+    used.ranks == Ranks::Split && used.shape.first() == Some(&samples)
 }
 
 fn samples_permuted(
     draw: &mut Draw,
     subject: &Subject,
     problem: &Problem,
-) -> Option<Result<(), String>> {
+    results: &[Values],
+) -> Result<(), Fault> {
+    refuse_masks(problem)?;
     let samples = problem.operation.shape[0];
     // Parameters that vary along the samples would have to move, too.
-    let moves = takes_ranks(&problem.operation, &[samples]);
-    if has_mask(problem) || samples < 2 || !moves {
-        return None;
+    let moves = takes_ranks(&problem.operation, &[samples], subject.gpu.profile());
+    let tensors = problem.operation.tensors()?;
+    let is_whole = |used: &TensorUse| used.ranks != Ranks::Split || is_split(used, samples);
+    if samples < 2 || !moves || !tensors.iter().all(is_whole) {
+        return Err(Fault::Refused);
     }
-    let turn = 1 + draw.below(samples as u64 - 1) as usize;
-    let rotated = |all: &[Values], turn: usize| -> Vec<Values> {
+    let [order, inverse] = order(draw, samples);
+    let permuted = |all: &[Values], order: &[usize]| -> Vec<Values> {
         let each = all.iter().map(|values| {
-            let split =
-                values.used.ranks == Ranks::Split && values.used.shape.first() == Some(&samples);
-            if !split {
+            if !is_split(&values.used, samples) {
                 return values.clone();
             }
             let sample: usize = values.used.shape[1..].iter().product();
-            moved(values, &|i| {
-                (i / sample + turn) % samples * sample + i % sample
+            moved(values, |i| order[i / sample] * sample + i % sample)
+        });
+        each.collect()
+    };
+    let other = Problem {
+        inputs: permuted(&problem.inputs, &order),
+        ..problem.clone()
+    };
+    let got = permuted(&other.run(subject)?, &inverse);
+    close(results, &got, &problem.reference(), 2.0)
+}
+
+/// Channels of batch and instance norm, with their statistics and parameters.
+fn channels_permuted(
+    draw: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    results: &[Values],
+) -> Result<(), Fault> {
+    refuse_masks(problem)?;
+    let shape = &problem.operation.shape;
+    let (Norm::Batch(Channels::Axis(format)) | Norm::Instance { format, .. }) =
+        &problem.operation.norm
+    else {
+        return Err(Fault::Refused);
+    };
+    let axis = if *format == DataFormat::Ncx {
+        1
+    } else {
+        shape.len() - 1
+    };
+    let (channels, plane) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    if channels < 2 {
+        return Err(Fault::Refused);
+    }
+    let [order, inverse] = order(draw, channels);
+    let permuted = |all: &[Values], order: &[usize]| -> Vec<Values> {
+        let each = all.iter().map(|values| {
+            let inner = if values.used.tensor.is_data() {
+                plane
+            } else {
+                1
+            };
+            moved(values, |i| {
+                let (row, channel) = (i / inner / channels, i / inner % channels);
+                (row * channels + order[channel]) * inner + i % inner
             })
         });
         each.collect()
     };
-    let split = problem
-        .operation
-        .tensors()
-        .unwrap()
-        .into_iter()
-        .all(|used| used.ranks != Ranks::Split || used.shape.first() == Some(&samples));
-    if !split {
-        return None;
-    }
     let other = Problem {
-        inputs: rotated(&problem.inputs, turn),
+        inputs: permuted(&problem.inputs, &order),
         ..problem.clone()
     };
-    Some((|| {
-        let got = results(subject, &other)?;
-        close(
-            &results(subject, problem)?,
-            &rotated(&got, samples - turn),
-            problem,
-        )
-    })())
+    let got = permuted(&other.run(subject)?, &inverse);
+    close(results, &got, &problem.reference(), 2.0)
 }
 
-fn gamma_doubled(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Result<(), String>> {
+/// src and a given mean, in steps that f32 has exactly, and 4 more.
+fn src_shifted(
+    _: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    _: &[Values],
+) -> Result<(), Fault> {
+    let operation = &problem.operation;
+    let is_wide = |dtype| matches!(dtype, DType::F32 | DType::F64);
+    let is_centered = match operation.norm {
+        Norm::Rms { .. } => false,
+        Norm::Axes { centered, .. } => centered,
+        _ => true,
+    };
+    let is_exact = is_wide(operation.types.data) && is_wide(operation.types.statistics);
+    if !is_exact || !is_centered || operation.epilogue.residual == Residual::Before {
+        return Err(Fault::Refused);
+    }
+    let by = |shift: f64| {
+        let mut moved = problem.clone();
+        for tensor in [Tensor::Src, Tensor::Mean]
+            .into_iter()
+            .filter(|t| problem.has(*t))
+        {
+            let numbers = find(&problem.inputs, tensor).numbers().into_iter();
+            let numbers: Vec<_> = numbers.map(|x| (64.0 * x).round() / 64.0 + shift).collect();
+            moved.set(tensor, &numbers);
+        }
+        moved
+    };
+    let (here, there) = (by(0.0), by(4.0));
+    let mut reference = there.reference();
+    reference.retain(|want| !matches!(want.tensor, Tensor::Mean | Tensor::RunningMean));
+    close(&here.run(subject)?, &there.run(subject)?, &reference, 3.0)
+}
+
+fn gamma_doubled(
+    _: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    results: &[Values],
+) -> Result<(), Fault> {
     let operation = &problem.operation;
     let plain = operation.epilogue == Default::default() && !operation.zero_centered_gamma;
     // f16 may overflow, and doubles a subnormal number inexactly.
     let wide = operation.types.data != DType::F16 && operation.types.params != DType::F16;
     if !plain || !wide || !problem.has(Tensor::Gamma) {
-        return None;
+        return Err(Fault::Refused);
     }
     let mut doubled = problem.clone();
     for tensor in [Tensor::Gamma, Tensor::Beta]
@@ -167,61 +244,61 @@ fn gamma_doubled(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<R
             &numbers.iter().map(|value| 2.0 * value).collect::<Vec<_>>(),
         );
     }
-    Some((|| {
-        let (once, twice) = (results(subject, problem)?, results(subject, &doubled)?);
-        for values in &once {
-            let tensor = values.used.tensor;
-            let scaled = matches!(tensor, Tensor::Dst | Tensor::DiffSrc | Tensor::DiffGate);
-            let factor = if scaled { 2.0 } else { 1.0 };
-            let want: Vec<f64> = values
-                .numbers()
-                .iter()
-                .map(|value| factor * value)
-                .collect();
-            let got = find(&twice, tensor).numbers();
-            let mut pairs = want.iter().zip(&got);
+    let twice = doubled.run(subject)?;
+    for values in results {
+        let tensor = values.used.tensor;
+        let is_scaled = matches!(tensor, Tensor::Dst | Tensor::DiffSrc | Tensor::DiffGate);
+        let factor = if is_scaled { 2.0 } else { 1.0 };
+        let got = find(&twice, tensor).numbers();
+        for (value, got) in values.numbers().into_iter().zip(got) {
+            let want = factor * value;
             // Far below 1 doubling may leave the subnormal numbers.
-            let differs = pairs.find(|(want, got)| want != got && want.abs() > 1e-30);
-            if let Some((want, got)) = differs {
-                return Err(format!("{}: {got}, not {want}", tensor.name()));
+            let counts = want.abs().max(got.abs()) > 1e-30;
+            if (want != got && counts) || want.is_nan() != got.is_nan() {
+                return Err(Fault::Wrong(format!(
+                    "{}: {got}, not {want}",
+                    tensor.name()
+                )));
             }
         }
-        Ok(())
-    })())
+    }
+    Ok(())
 }
 
 fn batch_in_parts(
     draw: &mut Draw,
     subject: &Subject,
     problem: &Problem,
-) -> Option<Result<(), String>> {
+    results: &[Values],
+) -> Result<(), Fault> {
+    refuse_masks(problem)?;
     let samples = problem.operation.shape[0];
-    let tensors = problem.operation.tensors().unwrap();
-    let results_split = tensors
-        .iter()
-        .all(|used| !used.access.writes() || used.ranks == Ranks::Split);
-    let split = |used: &wgpu_norm::TensorUse| {
-        used.ranks == Ranks::Split && used.shape.first() == Some(&samples)
+    let tensors = problem.operation.tensors()?;
+    let is_whole = |used: &TensorUse| used.ranks != Ranks::Split || is_split(used, samples);
+    let is_gradient = |tensor: Tensor| {
+        matches!(
+            tensor,
+            Tensor::DiffGamma | Tensor::DiffBeta | Tensor::DiffGate
+        )
     };
-    let whole = tensors
-        .iter()
-        .all(|used| used.ranks != Ranks::Split || split(used));
-    if samples < 2 || has_mask(problem) || !results_split || !whole || is_shared(&problem.operation)
-    {
-        return None;
+    let joins = |used: &TensorUse| {
+        !used.access.writes() || is_split(used, samples) || is_gradient(used.tensor)
+    };
+    let is_cut = tensors.iter().all(|used| is_whole(used) && joins(used));
+    if samples < 2 || !is_cut || is_shared(&problem.operation) {
+        return Err(Fault::Refused);
     }
     let cut = 1 + draw.below(samples as u64 - 1) as usize;
     let part = |from: usize, to: usize| {
         let mut operation = problem.operation.clone();
         operation.shape[0] = to - from;
         let inputs = problem.inputs.iter().map(|values| {
-            if !split(&values.used) {
-                return values.clone();
-            }
-            let sample = values.bytes.len() / samples;
             let mut own = values.clone();
-            own.used.shape[0] = to - from;
-            own.bytes = values.bytes[from * sample..to * sample].to_vec();
+            if is_split(&values.used, samples) {
+                let sample = values.bytes.len() / samples;
+                own.used.shape[0] = to - from;
+                own.bytes = values.bytes[from * sample..to * sample].to_vec();
+            }
             own
         });
         Problem {
@@ -229,52 +306,63 @@ fn batch_in_parts(
             operation,
         }
     };
-    Some((|| {
-        let (first, second) = (
-            results(subject, &part(0, cut))?,
-            results(subject, &part(cut, samples))?,
-        );
-        let joined = problem.results().into_iter().map(|mut values| {
-            let tensor = values.used.tensor;
-            values.bytes = [&*find(&first, tensor).bytes, &find(&second, tensor).bytes].concat();
-            values
-        });
-        close(
-            &results(subject, problem)?,
-            &joined.collect::<Vec<_>>(),
-            problem,
-        )
-    })())
+    let (first, second) = (part(0, cut).run(subject)?, part(cut, samples).run(subject)?);
+    let joined = results.iter().map(|values| {
+        let tensor = values.used.tensor;
+        let (first, second) = (find(&first, tensor), find(&second, tensor));
+        if is_gradient(tensor) {
+            let pairs = first.numbers().into_iter().zip(second.numbers());
+            let sums: Vec<_> = pairs.map(|(first, second)| first + second).collect();
+            return Values::new(values.used.clone(), &sums);
+        }
+        Values {
+            bytes: [&*first.bytes, &second.bytes].concat(),
+            ..values.clone()
+        }
+    });
+    let joined: Vec<_> = joined.collect();
+    // Gradients of parameters are rounded in each part, and once more.
+    close(results, &joined, &problem.reference(), 4.0)
 }
 
-/// Whether statistics belong to several samples.
+/// Whether statistics belong to several samples, and are not given.
 fn is_shared(operation: &Operation) -> bool {
     match &operation.norm {
-        Norm::Batch(_) => true,
-        Norm::Axes { axes, .. } => axes
-            .iter()
-            .any(|axis| axis.rem_euclid(operation.shape.len() as i64) == 0),
-        Norm::Layer {
-            begin_norm_axis, ..
+        Norm::Batch(Channels::Broadcast(_)) => true,
+        Norm::Batch(_) => match operation.pass {
+            Pass::Backward(backward) => backward.through == Through::Batch,
+            Pass::Inference => false,
+            _ => true,
+        },
+        Norm::Axes {
+            axes, param_axes, ..
+        } => {
+            let rank = operation.shape.len() as i64;
+            axes.iter()
+                .chain(param_axes)
+                .any(|axis| axis.rem_euclid(rank) == 0)
         }
-        | Norm::Rms {
-            begin_norm_axis, ..
-        } => *begin_norm_axis == 0,
-        _ => false,
+        norm => norm.begin_norm_axis() == Some(0),
     }
 }
 
-fn other_layout(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Result<(), String>> {
+fn other_layout(
+    _: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    results: &[Values],
+) -> Result<(), Fault> {
+    refuse_masks(problem)?;
     let mut other = problem.operation.clone();
     let format = match &mut other.norm {
         Norm::Batch(Channels::Axis(format))
         | Norm::Group { format, .. }
         | Norm::Instance { format, .. } => format,
-        _ => return None,
+        _ => return Err(Fault::Refused),
     };
     let rank = other.shape.len();
-    if has_mask(problem) || rank < 2 {
-        return None;
+    if rank < 3 {
+        return Err(Fault::Refused);
     }
     *format = if *format == DataFormat::Ncx {
         DataFormat::Nxc
@@ -310,9 +398,9 @@ fn other_layout(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Re
                 return values.clone();
             }
             let mut own = if to_last {
-                moved(values, &first_of_last)
+                moved(values, first_of_last)
             } else {
-                moved(values, &last_of_first)
+                moved(values, last_of_first)
             };
             own.used.shape = shape.to_vec();
             own
@@ -320,20 +408,20 @@ fn other_layout(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Re
         each.collect()
     };
     let inputs = swapped(&problem.inputs, to_last, &other.shape);
-    Some((|| {
-        let got = results(
-            subject,
-            &Problem {
-                operation: other.clone(),
-                inputs,
-            },
-        )?;
-        let back = swapped(&got, !to_last, &problem.operation.shape);
-        close(&results(subject, problem)?, &back, problem)
-    })())
+    let other = Problem {
+        operation: other.clone(),
+        inputs,
+    };
+    let back = swapped(&other.run(subject)?, !to_last, &problem.operation.shape);
+    close(results, &back, &problem.reference(), 2.0)
 }
 
-fn as_axes_norm(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Result<(), String>> {
+fn as_axes_norm(
+    _: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    results: &[Values],
+) -> Result<(), Fault> {
     let operation = &problem.operation;
     let rank = operation.shape.len() as i64;
     let without = |kept: &[i64]| {
@@ -367,26 +455,25 @@ fn as_axes_norm(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Re
             let axes: Vec<_> = (begin_norm_axis.rem_euclid(rank)..rank).collect();
             Norm::axes(&axes, &axes).centered(false)
         }
-        _ => return None,
+        _ => return Err(Fault::Refused),
     };
     let plain = match operation.pass {
         Pass::Forward(forward) => forward.running.is_none() && forward.keep_statistics,
         Pass::Backward(backward) => backward.through == Through::Batch,
         _ => true,
     };
-    if !plain || operation.epilogue.residual != wgpu_norm::Residual::None {
-        return None;
+    if !plain || operation.epilogue.residual != Residual::None {
+        return Err(Fault::Refused);
     }
     let mut other = operation.clone();
     other.norm = norm;
-    let tensors = other.tensors().ok()?;
-    let same = problem.operation.tensors().unwrap();
-    let names =
-        |all: &[wgpu_norm::TensorUse]| all.iter().map(|used| used.tensor).collect::<Vec<_>>();
+    let tensors = other.tensors()?;
+    let same = problem.operation.tensors()?;
+    let names = |all: &[TensorUse]| all.iter().map(|used| used.tensor).collect::<Vec<_>>();
     if names(&tensors) != names(&same) {
-        return None;
+        return Err(Fault::Refused);
     }
-    let renamed = |all: &[Values], tensors: &[wgpu_norm::TensorUse]| -> Vec<Values> {
+    let renamed = |all: &[Values], tensors: &[TensorUse]| -> Vec<Values> {
         let each = all.iter().map(|values| {
             let used = tensors
                 .iter()
@@ -399,100 +486,92 @@ fn as_axes_norm(_: &mut Draw, subject: &Subject, problem: &Problem) -> Option<Re
         each.collect()
     };
     let inputs = renamed(&problem.inputs, &tensors);
-    Some((|| {
-        let got = results(
-            subject,
-            &Problem {
-                operation: other.clone(),
-                inputs,
-            },
-        )?;
-        close(&results(subject, problem)?, &renamed(&got, &same), problem)
-    })())
+    let other = Problem {
+        operation: other.clone(),
+        inputs,
+    };
+    let got = renamed(&other.run(subject)?, &same);
+    close(results, &got, &problem.reference(), 2.0)
 }
 
-/// The derivative along a random direction of one input, in f64.
+/// The derivative along a random direction of each input, in f64.
 fn finite_differences(
     draw: &mut Draw,
     subject: &Subject,
     problem: &Problem,
-) -> Option<Result<(), String>> {
+    _: &[Values],
+) -> Result<(), Fault> {
     let mut forward = problem.operation.clone();
     forward.types = DTypes::from(DType::F64);
-    let smooth = matches!(forward.epilogue.activation, Activation::None);
+    let is_smooth = forward.epilogue == Default::default();
     let Pass::Forward(pass) = &mut forward.pass else {
-        return None;
+        return Err(Fault::Refused);
     };
     pass.running = None;
     pass.keep_statistics = true;
-    if !smooth || forward.epilogue != Default::default() || !subject.gpu.supports(DType::F64) {
-        return None;
+    if !is_smooth || !subject.gpu.supports(DType::F64) {
+        return Err(Fault::Refused);
     }
-    let backward = forward.gradient().ok()?;
+    let backward = forward.gradient()?;
     let base = Problem::random(&forward, draw.below(1 << 20));
     let numbers = |all: &[Values], tensor| find(all, tensor).numbers();
-    Some((|| {
-        let forward_results = results(subject, &base)?;
-        let dst = numbers(&forward_results, Tensor::Dst);
-        // Near epsilon, and with few elements, the function bends too much for differences.
-        let statistic = forward_results
-            .iter()
-            .find(|values| values.used.tensor.takes_epsilon());
-        let variances = statistic.map(Values::numbers).unwrap_or_default();
-        if variances.len() * 8 > dst.len() || variances.iter().any(|variance| *variance < 0.05) {
-            return Ok(());
+    let results = base.run(subject)?;
+    let dst = numbers(&results, Tensor::Dst);
+    // Near epsilon, and with few elements, the function bends too much for differences.
+    let mut statistics = results.iter();
+    let statistic = statistics.find(|values| values.used.tensor.takes_epsilon());
+    let variances = statistic.map(Values::numbers).unwrap_or_default();
+    if variances.len() * 8 > dst.len() || variances.iter().any(|variance| *variance < 0.05) {
+        return Err(Fault::Refused);
+    }
+    let weights: Vec<f64> = draw.0.vec(dst.len(), 1.0, 0.0);
+    let mut gradient = Problem::random(&backward, 1);
+    for values in gradient.inputs.clone() {
+        let tensor = values.used.tensor;
+        if tensor == Tensor::DiffDst {
+            gradient.set(tensor, &weights);
+        } else if base.has(tensor) {
+            gradient.set(tensor, &base.elements::<f64>(tensor));
+        } else {
+            gradient.set(tensor, &numbers(&results, tensor));
         }
-        let weights: Vec<f64> = draw.0.vec(dst.len(), 1.0, 0.0);
-        let mut gradient = Problem::random(&backward, 1);
-        for values in gradient.inputs.clone() {
-            let tensor = values.used.tensor;
-            if tensor == Tensor::DiffDst {
-                gradient.set(tensor, &weights);
-            } else if base.has(tensor) {
-                gradient.set(tensor, &base.elements::<f64>(tensor));
-            } else {
-                gradient.set(tensor, &numbers(&forward_results, tensor));
-            }
+    }
+    let grads = gradient.run(subject)?;
+    for (tensor, grad) in [
+        (Tensor::Src, Tensor::DiffSrc),
+        (Tensor::Gamma, Tensor::DiffGamma),
+        (Tensor::Beta, Tensor::DiffBeta),
+        (Tensor::Gate, Tensor::DiffGate),
+    ] {
+        if !base.has(tensor) || !grads.iter().any(|values| values.used.tensor == grad) {
+            continue;
         }
-        let grads = results(subject, &gradient)?;
-        for (tensor, grad) in [
-            (Tensor::Src, Tensor::DiffSrc),
-            (Tensor::Gamma, Tensor::DiffGamma),
-            (Tensor::Beta, Tensor::DiffBeta),
-            (Tensor::Gate, Tensor::DiffGate),
-        ] {
-            if !base.has(tensor) || !grads.iter().any(|values| values.used.tensor == grad) {
-                continue;
-            }
-            let at: Vec<f64> = base.elements(tensor);
-            let direction: Vec<f64> = draw.0.vec(at.len(), 1.0, 0.0);
-            let loss = |step: f64| -> Result<(f64, f64), String> {
-                let mut moved = base.clone();
-                let moved_to = at.iter().zip(&direction).map(|(at, d)| at + step * d);
-                moved.set(tensor, &moved_to.collect::<Vec<_>>());
-                let dst = numbers(&results(subject, &moved)?, Tensor::Dst);
-                let terms = dst.iter().zip(&weights).map(|(dst, w)| dst * w);
-                Ok(terms.fold((0.0, 0.0), |(sum, all), term: f64| {
-                    (sum + term, all + term.abs())
-                }))
-            };
-            // Of fourth order, so that a small step is not needed.
-            let h = 1e-3;
-            let [(a, scale), (b, _), (c, _), (d, _)] =
-                [loss(2.0 * h)?, loss(h)?, loss(-h)?, loss(-2.0 * h)?];
-            let slope = (8.0 * (b - c) - (a - d)) / (12.0 * h);
-            let grad = numbers(&grads, grad);
-            let terms = || grad.iter().zip(&direction).map(|(grad, d)| grad * d);
-            let (got, all) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
-            // A statistic near epsilon bends too much for the step.
-            let curved = all * 1e-4 + scale * 1e-9 / h;
-            if (got - slope).abs() > curved {
-                return Err(format!(
-                    "{}: {got} along a direction, not {slope}",
-                    tensor.name()
-                ));
-            }
+        let at: Vec<f64> = base.elements(tensor);
+        let direction: Vec<f64> = draw.0.vec(at.len(), 1.0, 0.0);
+        let loss = |step: f64| -> Result<(f64, f64), Fault> {
+            let mut moved = base.clone();
+            let moved_to = at.iter().zip(&direction).map(|(at, d)| at + step * d);
+            moved.set(tensor, &moved_to.collect::<Vec<_>>());
+            let dst = numbers(&moved.run(subject)?, Tensor::Dst);
+            let terms = || dst.iter().zip(&weights).map(|(dst, weight)| dst * weight);
+            Ok((terms().sum(), terms().map(f64::abs).sum()))
+        };
+        // Of fourth order, so that a small step is not needed.
+        let h = 1e-3;
+        let [(a, scale), (b, _), (c, _), (d, _)] =
+            [loss(2.0 * h)?, loss(h)?, loss(-h)?, loss(-2.0 * h)?];
+        let slope = (8.0 * (b - c) - (a - d)) / (12.0 * h);
+        let grad = numbers(&grads, grad);
+        let terms = || grad.iter().zip(&direction).map(|(grad, d)| grad * d);
+        let (got, all) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+        // A statistic near epsilon bends too much for the step.
+        let curved = all * 1e-4 + scale * 1e-9 / h;
+        if (got - slope).abs() > curved || got.is_nan() {
+            let name = tensor.name();
+            return Err(Fault::Wrong(format!(
+                "{name}: {got} along a direction, not {slope}"
+            )));
         }
-        Ok(())
-    })())
+    }
+    Ok(())
 }

@@ -1,57 +1,44 @@
-//! Random operations on pieces that fit a memory budget: the same bits as at once, or rounding.
+//! Random operations on pieces that fit a memory budget: the same bits as at once where a stream promises them, and
+//! within rounding everywhere.
 
-use crate::common::data::{Problem, assert_close};
+use crate::common::data::assert_close;
 use crate::common::storage::Memory;
-use crate::draw::Draw;
-use crate::{Report, Share};
+use crate::{Fault, Report, Share};
 use pollster::block_on;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use wgpu_norm::Error;
 use wgpu_norm::stream::Stream;
-use wgpu_norm_verify::{Case, Random};
+use wgpu_norm::{Algorithm, Error, Norm};
 
 pub fn run(share: &Share<'_>) -> Report {
-    let gpu = &share.gpus[0];
-    let mut draw = Draw(Random::new(share.seed ^ 0xa5a5));
-    let mut report = Report::default();
-    for turn in 0.. {
-        if !share.is_time() {
-            break;
-        }
-        if turn % 300 == 0 {
-            gpu.forget_pipelines();
-        }
-        let Ok(case) = draw.case(1 << 16).parse::<Case>() else {
-            continue;
-        };
-        let operation = case.operation();
+    share.each_problem(1 << 16, |draw, drawn| {
+        let (gpu, problem) = (&drawn.subject.gpu, &drawn.problem);
+        let operation = &problem.operation;
         // The error names the smallest budget.
         let least = match Stream::new(gpu, operation, 0) {
-            Err(Error::Budget { expected, .. }) if case.inputs().is_ok() => expected,
-            _ => {
-                report.add(Ok(false));
-                continue;
-            }
+            Err(Error::Budget { expected, .. }) => expected,
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Err("a stream without memory".to_owned().into()),
         };
         let budget = least + draw.below(least + 1);
-        let stream = match Stream::new(gpu, operation, budget) {
-            Ok(stream) => stream,
-            Err(error) => {
-                report.add(Err(format!(
-                    "{operation} with a budget of {budget}: {error}"
-                )));
-                continue;
-            }
-        };
-        let data = draw.below(1 << 20);
-        let problem = Problem::random(operation, data);
-        let what = format!("{case}, data {data}, in pieces of a budget of {budget} bytes");
-        let checked = catch_unwind(AssertUnwindSafe(|| {
-            let mut memory = Memory::new(&problem);
-            block_on(stream.run(&mut memory)).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_close(&memory.results(&problem), &problem.reference(), &what);
-        }));
-        report.add(checked.map(|()| true).map_err(|_| what));
-    }
-    report
+        let stream = Stream::new(gpu, operation, budget)
+            .map_err(|error| format!("with a budget of {budget}: {error}"))?;
+        if stream.memory() > budget {
+            return Err(Fault::Wrong(format!(
+                "{} bytes, not {budget}",
+                stream.memory()
+            )));
+        }
+        let mut memory = Memory::new(problem);
+        block_on(stream.run(&mut memory)).unwrap();
+        let got = memory.results(problem);
+        let what = format!("in pieces of a budget of {budget} bytes");
+        assert_close(&got, &problem.reference(), &what);
+        let algorithm = operation.plan(gpu.profile())?.algorithm();
+        let adds_alike = stream.algorithm() == algorithm
+            && ![Algorithm::RowsReadTwice, Algorithm::ColumnsReadTwice].contains(&algorithm)
+            && !matches!(operation.norm, Norm::Axes { .. });
+        if adds_alike && got != problem.run(&drawn.subject)? {
+            return Err(format!("other bits {what}").into());
+        }
+        Ok(())
+    })
 }

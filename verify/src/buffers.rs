@@ -73,7 +73,10 @@ impl Buffers {
             _ => NAN,
         };
         if let Some(image) = self.images.last_mut() {
-            let start = (image.len() + 4).next_multiple_of(alignment);
+            let start = match memory.offset {
+                Some(alignments) if image.is_empty() => usize::from(alignments) * alignment,
+                _ => (image.len() + 4).next_multiple_of(alignment),
+            };
             let words = bytes.next_multiple_of(4);
             // A binding cannot be empty.
             let end = start + words.max(4);

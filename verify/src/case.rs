@@ -40,6 +40,8 @@ pub(crate) struct Memory {
     pub exact: bool,
     /// All tensors are in one buffer.
     pub pooled: bool,
+    /// Alignments before a buffer's first tensor; one, if none is given.
+    pub offset: Option<u8>,
     /// diff_src is written over diff_dst.
     pub in_place: bool,
 }
@@ -124,12 +126,15 @@ impl Case {
             .into_iter()
             .find(|values| values.name() == token);
         let windows = token.strip_prefix("windows=").map(str::parse);
+        let offset = token.strip_prefix("offset=").map(str::parse);
         if let Ok(algorithm) = token.parse() {
             self.algorithm = Some(algorithm);
         } else if let Some(values) = values {
             self.values = values;
         } else if let Some(Ok(bytes)) = windows {
             self.checks.windows = Some(bytes);
+        } else if let Some(Ok(alignments)) = offset {
+            self.memory.offset = Some(alignments);
         } else {
             match token {
                 "exact" => self.memory.exact = true,
@@ -188,6 +193,9 @@ impl fmt::Display for Case {
         ];
         for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
             write!(f, "/{name}")?;
+        }
+        if let Some(alignments) = self.memory.offset {
+            write!(f, "/offset={alignments}")?;
         }
         match self.checks.windows {
             Some(bytes) => write!(f, "/windows={bytes}"),

@@ -80,8 +80,8 @@ impl Case {
         }
     }
 
-    /// The profile for the run.
-    fn profile(&self, gpu: &GpuContext) -> Profile {
+    /// The context's profile with the case's changes.
+    pub fn profile(&self, gpu: &GpuContext) -> Profile {
         let mut profile = gpu.profile().clone();
         self.setting.apply(&mut profile);
         profile.algorithm = self.algorithm.or(profile.algorithm);

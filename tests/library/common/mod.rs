@@ -9,6 +9,7 @@ pub mod storage;
 pub mod validation;
 pub mod vectors;
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile, Tuning};
@@ -226,8 +227,24 @@ pub fn every_subject() -> &'static [Subject] {
     LENT.with(|lent| lent.0)
 }
 
+/// Runs an otherwise ignored test in a process of its own.
+pub fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
+    let program = std::env::current_exe().unwrap();
+    let script = format!("{shell} exec \"$0\" --ignored --exact {test} --nocapture");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &script]).arg(program);
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// Logs as RUST_LOG says, or listens to Vulkan's validation layers.
-fn log() {
+pub fn log() {
     if !validation::listen() {
         let _ = env_logger::builder().is_test(true).try_init();
     }

@@ -1,6 +1,6 @@
 //! Calls that are polled some times only.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -16,13 +16,33 @@ impl Wake for Unpark {
 }
 
 /// Polls a call at most so many times, each time when it has asked for it; returns what it ends with, if it does.
-pub fn poll_times<F: Future>(mut call: Pin<&mut F>, polls: u64) -> Option<F::Output> {
+/// `waits` says whether it has asked for one more when this returns; else what it waits for is still under way.
+pub fn poll_times<F: Future + ?Sized>(
+    mut call: Pin<&mut F>,
+    polls: u64,
+    waits: bool,
+) -> Option<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    for _ in 0..polls {
+    for poll in 1..=polls {
         if let Poll::Ready(end) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(end);
         }
-        thread::park_timeout(Duration::from_secs(60));
+        if waits || poll < polls {
+            thread::park_timeout(Duration::from_secs(60));
+        }
     }
     None
+}
+
+/// Ends when it is polled for the second time.
+pub async fn one_more_poll() {
+    let mut is_first = true;
+    let poll = |context: &mut Context<'_>| {
+        if std::mem::take(&mut is_first) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    };
+    poll_fn(poll).await;
 }

@@ -1,6 +1,7 @@
 //! Tensors in host memory, as a stream reads and writes them.
 
 use super::data::{Problem, Values};
+use super::polls::one_more_poll;
 use std::collections::HashMap;
 use wgpu_norm::stream::Storage;
 use wgpu_norm::{Error, Tensor};
@@ -15,12 +16,14 @@ impl Storage for Memory {
     type Error = Error;
 
     async fn read(&mut self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        one_more_poll().await;
         self.most = self.most.max(to.len());
         to.copy_from_slice(&self.tensors[&tensor][offset as usize..][..to.len()]);
         Ok(())
     }
 
     async fn write(&mut self, tensor: Tensor, offset: u64, from: &[u8]) -> Result<(), Error> {
+        one_more_poll().await;
         let bytes = self.tensors.get_mut(&tensor).unwrap();
         bytes[offset as usize..][..from.len()].copy_from_slice(from);
         Ok(())

@@ -34,8 +34,9 @@ impl log::Log for Listener {
             return;
         }
         let (id, rest) = message.split_once("]\n").unwrap_or((&message, ""));
-        let is_noise =
-            |(noise, words, _): &(&str, &str, &str)| id.contains(noise) && rest.contains(words);
+        let is_noise = |(noise, words, _): &(&str, &str, &str)| {
+            id.contains(&format!("[{noise} (")) && rest.contains(words)
+        };
         if NOISE.iter().any(is_noise) {
             return;
         }
