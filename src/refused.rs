@@ -8,7 +8,7 @@
     clippy::panic
 )]
 
-use crate::context::refusal;
+use crate::context::refused_step;
 use crate::stream::{Storage, Stream};
 use crate::synchronized::{self, AllGather};
 use crate::{
@@ -89,7 +89,7 @@ fn fill(
 fn refuse_each(what: &str, call: impl Fn() -> Result<Tensors, Error>) {
     let first = call().unwrap_or_else(|error| panic!("{what}: {error}"));
     for step in 0.. {
-        let (result, is_refused) = refusal::after(step, &call);
+        let (result, is_refused) = refused_step::after(step, &call);
         match result {
             Ok(results) if !is_refused => {
                 assert!(step > 5, "{what}: only {step} steps");

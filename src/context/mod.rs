@@ -8,7 +8,7 @@ mod pipelines;
 mod poller;
 mod readback;
 #[cfg(test)]
-pub(crate) mod refusal;
+pub(crate) mod refused_step;
 mod scope;
 
 pub use adapter::{ContextOptions, adapters, unfit};

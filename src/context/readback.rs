@@ -20,7 +20,7 @@ type Receiver = OneshotReceiver<Result<(), wgpu::BufferAsyncError>>;
 fn map(buffer: &wgpu::Buffer) -> Receiver {
     let (sender, receiver) = oneshot_channel();
     #[cfg(test)]
-    if super::refusal::now().is_some() {
+    if super::refused_step::error().is_some() {
         let _ = sender.send(Err(wgpu::BufferAsyncError));
         return receiver;
     }

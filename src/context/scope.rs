@@ -46,7 +46,7 @@ pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Re
         complaint = popped.flatten().or(complaint);
     }
     #[cfg(test)]
-    let complaint = super::refusal::now().or(complaint);
+    let complaint = super::refused_step::error().or(complaint);
     match complaint {
         None => Ok(result),
         Some(error) => Err(Complaint(error)),

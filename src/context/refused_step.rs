@@ -15,7 +15,7 @@ pub fn after<T>(steps: u64, call: impl FnOnce() -> T) -> (T, bool) {
 }
 
 /// The error of a step that is refused.
-pub(super) fn now() -> Option<wgpu::Error> {
+pub(super) fn error() -> Option<wgpu::Error> {
     let before = STEPS_BEFORE.get()?;
     STEPS_BEFORE.set(before.checked_sub(1));
     let source = "refused by a test".into();
