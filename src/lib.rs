@@ -96,6 +96,7 @@ mod plan;
 mod planned;
 mod profile;
 #[cfg(test)]
+#[path = "tests/refused.rs"]
 mod refused;
 pub mod stream;
 mod sums;
