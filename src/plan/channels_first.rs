@@ -4,7 +4,7 @@ use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
-use super::windows::{Window, windows};
+use super::windows::windows;
 use super::workspace::{Region, Workspace};
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
@@ -243,30 +243,18 @@ impl Planner<'_> {
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
-            let dispatch = |window: Window| {
-                let (first, end) = (
-                    window.units.start * unit_tiles,
-                    window.units.end * unit_tiles,
-                );
-                let workgroups = self.workgroups(end - first)?;
-                let range = window.tile_range(src, first..end, workgroups);
-                let mut bindings = tensors.reduced(&window);
+            let windows = windows(self.profile, src, units, unit_tiles, start)?;
+            self.over(&windows, src, (kernel, workgroup_size), |window, range| {
+                let mut bindings = tensors.reduced(window);
                 bindings.push(Binding::workspace());
-                Ok(self.dispatch(
-                    kernel,
-                    workgroup_size,
-                    bindings,
-                    &ChannelsFirstReduceUniforms {
-                        outer: grid.outer,
-                        tile_planes: word(tiles.planes),
-                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
-                        partials: region.first,
-                    },
-                    workgroups,
-                ))
-            };
-            let windows = windows(self.profile, src, units, start)?;
-            windows.into_iter().map(dispatch).collect()
+                let uniforms = ChannelsFirstReduceUniforms {
+                    outer: grid.outer,
+                    tile_planes: word(tiles.planes),
+                    tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
+                    partials: region.first,
+                };
+                (bindings, uniforms)
+            })
         };
         // Chunks of a plane are splits, too, and not in the order of the tensor; they are long.
         let room = match (tiles.chunks, &layout.general) {
@@ -321,27 +309,17 @@ impl Planner<'_> {
             whole: alignment.whole,
             batch_statistics: applied.means.is_some(),
         };
-        windows(self.profile, &tensors.src, 0..units, start)?
-            .into_iter()
-            .map(|window| {
-                let (first, end) = (window.units.start, window.units.end);
-                let workgroups = self.workgroups(end - first)?;
-                let bindings = applied.bindings(tensors, &window);
-                let range = window.tile_range(&tensors.src, first..end, workgroups);
-                Ok(self.dispatch(
-                    kernel,
-                    workgroup_size,
-                    bindings,
-                    &ChannelsFirstApplyUniforms {
-                        planes: word(planes),
-                        tile_planes: word(tiles.planes),
-                        tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
-                        means: applied.means.map_or(0, |region| region.first),
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
+        let windows = windows(self.profile, &tensors.src, 0..units, 1, start)?;
+        let kernel = (kernel, workgroup_size);
+        self.over(&windows, &tensors.src, kernel, |window, range| {
+            let uniforms = ChannelsFirstApplyUniforms {
+                planes: word(planes),
+                tile_planes: word(tiles.planes),
+                tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
+                means: applied.means.map_or(0, |region| region.first),
+            };
+            (applied.bindings(tensors, window), uniforms)
+        })
     }
 }
 

@@ -256,39 +256,30 @@ impl Planner<'_> {
             whole: alignment.whole,
             in_turns: block.in_turns,
         };
-        windows(self.profile, &tensors.src, 0..units, start)?
-            .into_iter()
-            .map(|window| {
-                let first = window.units.start * unit_blocks;
-                let end = window.units.end * unit_blocks;
-                let workgroups = self.workgroups(end - first)?;
-                let bind = |tensor: &Requirement| match tensor.tensor {
-                    Tensor::Mask => window.bind_mask(tensor),
-                    data if data.is_data() => window.bind(tensor),
-                    _ => Binding::whole(tensor),
-                };
-                let mut bindings: Vec<_> = tensors.bound_at_once().iter().map(bind).collect();
-                bindings.extend(sums.map(|_| Binding::workspace()));
-                Ok(self.dispatch(
-                    kernel,
-                    block.workgroup_size,
-                    bindings,
-                    &ChannelsFirstFusedUniforms {
-                        outer: grid.outer,
-                        channels: grid.channels,
-                        groups,
-                        inner: grid.inner,
-                        tile_channels: word(block.channels),
-                        threads_per_plane: block.threads_per_plane,
-                        planes_at_once: block.planes_at_once,
-                        range: window.tile_range(&tensors.src, first..end, workgroups),
-                        sums: sums.map_or(0, |region| region.first),
-                        scalars,
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
+        let windows = windows(self.profile, &tensors.src, 0..units, unit_blocks, start)?;
+        let kernel = (kernel, block.workgroup_size);
+        self.over(&windows, &tensors.src, kernel, |window, range| {
+            let bind = |tensor: &Requirement| match tensor.tensor {
+                Tensor::Mask => window.bind_mask(tensor),
+                data if data.is_data() => window.bind(tensor),
+                _ => Binding::whole(tensor),
+            };
+            let mut bindings: Vec<_> = tensors.bound_at_once().iter().map(bind).collect();
+            bindings.extend(sums.map(|_| Binding::workspace()));
+            let uniforms = ChannelsFirstFusedUniforms {
+                outer: grid.outer,
+                channels: grid.channels,
+                groups,
+                inner: grid.inner,
+                tile_channels: word(block.channels),
+                threads_per_plane: block.threads_per_plane,
+                planes_at_once: block.planes_at_once,
+                range,
+                sums: sums.map_or(0, |region| region.first),
+                scalars,
+            };
+            (bindings, uniforms)
+        })
     }
 }
 

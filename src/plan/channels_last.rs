@@ -4,7 +4,7 @@ use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
-use super::windows::{Window, windows};
+use super::windows::{Share, Window, windows};
 use super::workspace::{Region, Workspace};
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes,
@@ -106,11 +106,16 @@ impl SplitColumns {
 }
 
 /// A dispatch's tiles: all columns of some tiles of rows, or some columns of one row.
-struct Share {
-    tiles: Range<u64>,
+struct Tiles {
     vectors: Range<u64>,
     column_tiles: u64,
     window: Window,
+}
+
+impl Share for Tiles {
+    fn window(&self) -> &Window {
+        &self.window
+    }
 }
 
 /// Tiles of rows: the number of rows in each, and of tiles.
@@ -120,7 +125,7 @@ struct Blocks {
     count: u64,
 }
 
-impl Share {
+impl Tiles {
     /// The uniforms of both kernels.
     fn uniforms(
         &self,
@@ -274,7 +279,7 @@ impl Planner<'_> {
         columns: &Columns,
         block: u64,
         blocks: Range<u64>,
-    ) -> Result<Vec<Share>, Error> {
+    ) -> Result<Vec<Tiles>, Error> {
         let grid = &layout.grid;
         if layout.general.is_some() {
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
@@ -292,9 +297,8 @@ impl Planner<'_> {
                     (row + unit % row_blocks.max(1) * block) * columns.width()
                 }
             };
-            let cut = windows(self.profile, tensor, 0..units, start)?;
-            let shares = cut.into_iter().map(|window| Share {
-                tiles: window.units.start * unit_tiles..window.units.end * unit_tiles,
+            let cut = windows(self.profile, tensor, 0..units, unit_tiles, start)?;
+            let shares = cut.into_iter().map(|window| Tiles {
                 vectors: 0..columns.width_vectors,
                 column_tiles,
                 window,
@@ -316,14 +320,13 @@ impl Planner<'_> {
         if segments > 1 {
             check_dispatches(units.end - units.start)?;
         }
-        let windows = windows(self.profile, tensor, units, start)?;
+        let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+        let windows = windows(self.profile, tensor, units, column_tiles, start)?;
         let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
             if whole_rows {
-                let column_tiles = div_ceil(columns.width_vectors, columns.tile());
-                shares.push(Share {
-                    tiles: window.units.start * column_tiles..window.units.end * column_tiles,
+                shares.push(Tiles {
                     vectors: 0..columns.width_vectors,
                     column_tiles,
                     window,
@@ -335,11 +338,13 @@ impl Planner<'_> {
                 let vectors = first..(first + segment).min(columns.width_vectors);
                 let column_tiles = div_ceil(vectors.end - vectors.start, columns.tile());
                 let row = unit / segments;
-                shares.push(Share {
-                    tiles: row * column_tiles..(row + 1) * column_tiles,
+                shares.push(Tiles {
                     vectors,
                     column_tiles,
-                    window: window.clone(),
+                    window: Window {
+                        tiles: row * column_tiles..(row + 1) * column_tiles,
+                        ..window.clone()
+                    },
                 });
             }
         }
@@ -467,26 +472,17 @@ impl Planner<'_> {
             rows: split.tile_rows,
             count: split.rounds.splits,
         };
-        self.shares(layout, &tensors.src, columns, split.tile_rows, splits)?
-            .into_iter()
-            .map(|share| {
-                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let window = &share.window;
-                let range = window.tile_range(&tensors.src, share.tiles.clone(), workgroups);
-                let mut bindings = tensors.reduced(window);
-                bindings.push(Binding::workspace());
-                Ok(self.dispatch(
-                    kernel,
-                    split.workgroup_size,
-                    bindings,
-                    &ChannelsLastReduceUniforms {
-                        tiles: share.uniforms(layout, columns, blocks, range, stats),
-                        partials: region.first,
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
+        let shares = self.shares(layout, &tensors.src, columns, split.tile_rows, splits)?;
+        let kernel = (kernel, split.workgroup_size);
+        self.over(&shares, &tensors.src, kernel, |share, range| {
+            let mut bindings = tensors.reduced(&share.window);
+            bindings.push(Binding::workspace());
+            let uniforms = ChannelsLastReduceUniforms {
+                tiles: share.uniforms(layout, columns, blocks, range, stats),
+                partials: region.first,
+            };
+            (bindings, uniforms)
+        })
     }
 
     /// The elementwise pass over a tensor's columns.
@@ -526,25 +522,15 @@ impl Planner<'_> {
             rows: tile_rows,
             count: div_ceil(columns.rows, tile_rows),
         };
-        self.shares(layout, &tensors.src, &columns, tile_rows, 0..blocks.count)?
-            .into_iter()
-            .map(|share| {
-                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let window = &share.window;
-                let range = window.tile_range(&tensors.src, share.tiles.clone(), workgroups);
-                let bindings = applied.bindings(tensors, window);
-                Ok(self.dispatch(
-                    kernel,
-                    workgroup_size,
-                    bindings,
-                    &ChannelsLastApplyUniforms {
-                        tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
-                        means: applied.means.map_or(0, |region| region.first),
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
+        let shares = self.shares(layout, &tensors.src, &columns, tile_rows, 0..blocks.count)?;
+        let kernel = (kernel, workgroup_size);
+        self.over(&shares, &tensors.src, kernel, |share, range| {
+            let uniforms = ChannelsLastApplyUniforms {
+                tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
+                means: applied.means.map_or(0, |region| region.first),
+            };
+            (applied.bindings(tensors, &share.window), uniforms)
+        })
     }
 }
 
@@ -604,8 +590,8 @@ mod tests {
                 .unwrap();
             let mut tile = 0;
             for share in &shares {
-                assert_eq!(share.tiles.start, tile);
-                tile = share.tiles.end;
+                assert_eq!(share.window.tiles.start, tile);
+                tile = share.window.tiles.end;
             }
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
             assert_eq!(

@@ -15,10 +15,10 @@ use super::problem::Problem;
 use super::rounds::Rounds;
 use super::rows_split::{RowParams, elementwise};
 use super::tensors::Tensors;
-use super::windows::{Window, alignment, windows_of};
+use super::windows::{Share, Window, alignment, windows_of};
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, check_dispatches, div_ceil, word};
-use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, Scalars};
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, Scalars, TileRange};
 use crate::{Algorithm, DType, Error};
 use std::ops::Range;
 
@@ -80,6 +80,58 @@ pub(super) struct Tiles<'a> {
     pub walked_tiles: u64,
     /// The record of statistic 0.
     pub stats: u32,
+}
+
+/// A dispatch's share of a piece.
+pub(super) struct ColumnShare {
+    pub window: Window,
+    /// Elements in a vector.
+    vector: u64,
+    first_batch: u64,
+    /// The numbers of the column tiles, which walks go through.
+    column_tiles: Range<u64>,
+    walks_of_a_row: u64,
+    row_tiles: Range<u64>,
+}
+
+impl Share for ColumnShare {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl ColumnShare {
+    /// The uniforms that describe it to both kernels.
+    pub fn uniforms(
+        &self,
+        of: &ByColumn,
+        tiles: &Tiles<'_>,
+        params: RowParams,
+        range: TileRange,
+    ) -> BatchTiles {
+        BatchTiles {
+            rows: of.rows,
+            columns: of.columns,
+            statistics: word(of.statistics()),
+            parameters: word(of.parameters()),
+            first_column: word(tiles.piece.columns.start),
+            end_column: word(tiles.piece.columns.end),
+            first_batch: word(self.first_batch),
+            column_tiles: word(tiles.piece.tiles),
+            first_column_tile: word(self.column_tiles.start),
+            end_column_tile: word(self.column_tiles.end),
+            walked_tiles: word(tiles.walked_tiles),
+            walks_of_a_row: word(self.walks_of_a_row),
+            tile_rows: word(tiles.tile_rows),
+            first_row_tile: word(self.row_tiles.start),
+            row_tiles: word(self.row_tiles.end - self.row_tiles.start),
+            range,
+            last_vector: self.window.last_vector(self.vector),
+            stats: tiles.stats,
+            weights: params.weights(),
+            offsets: params.offsets(),
+        }
+    }
 }
 
 /// The statistics that a forward pass writes.
@@ -350,21 +402,6 @@ impl Planner<'_> {
                 (common.stats, row_tiles, tile_rows)
             }
         };
-        let dispatch = |window: &Window, tiles, workgroups| {
-            let uniforms = ColumnsWalkUniforms {
-                tiles,
-                row_groups: word(columns.row_groups),
-                partials_per_row: word(columns.partials_per_row()),
-                row_partials: common.of_rows.first,
-                means: common.means.map_or(0, |means| from_range(means, start)),
-                partials: from_range(region, start * self.halves_of_a_partial(of) / 2),
-                partial_stride: word(self.partial_stride(of, walk.range)),
-                scalars: common.scalars,
-            };
-            let bindings = common.bindings(window, walk.applied, is_summed);
-            let size = division.workgroup_size;
-            self.dispatch(kernel, size, bindings, &uniforms, workgroups)
-        };
         let applied_pieces = pieces_of(of, walk.range, columns.applied.tile_columns());
         let mut dispatches = Vec::new();
         for piece in if reduced { pieces } else { &applied_pieces } {
@@ -375,21 +412,36 @@ impl Planner<'_> {
                 walked_tiles: if reduced { columns.walked_tiles } else { 1 },
                 stats: from_range(common.stats, start),
             };
-            dispatches.extend(self.over_columns(of, tensors, &tiles, params, dispatch)?);
+            let shares = self.shares_of_columns(of, tensors, &tiles)?;
+            let kernel = (kernel, division.workgroup_size);
+            dispatches.extend(self.over(&shares, &tensors.src, kernel, |share, range| {
+                let uniforms = ColumnsWalkUniforms {
+                    tiles: share.uniforms(of, &tiles, params, range),
+                    row_groups: word(columns.row_groups),
+                    partials_per_row: word(columns.partials_per_row()),
+                    row_partials: common.of_rows.first,
+                    means: common.means.map_or(0, |means| from_range(means, start)),
+                    partials: from_range(region, start * self.halves_of_a_partial(of) / 2),
+                    partial_stride: word(self.partial_stride(of, walk.range)),
+                    scalars: common.scalars,
+                };
+                (
+                    common.bindings(&share.window, walk.applied, is_summed),
+                    uniforms,
+                )
+            })?);
             check_dispatches(dispatches.len() as u64)?;
         }
         Ok(dispatches)
     }
 
-    /// A dispatch for each window of some tiles of rows of a piece. Whole batches share windows that hold them.
-    pub(super) fn over_columns(
+    /// The shares of some tiles of rows of a piece. Whole batches share windows that hold them.
+    pub(super) fn shares_of_columns(
         &self,
         of: &ByColumn,
         tensors: &Tensors,
         tiles: &Tiles<'_>,
-        params: RowParams,
-        dispatch: impl Fn(&Window, BatchTiles, [u32; 2]) -> Dispatch,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<ColumnShare>, Error> {
         let (piece, tile_rows, src) = (tiles.piece, tiles.tile_rows, &tensors.src);
         let (rows, width) = (u64::from(of.rows), u64::from(of.columns));
         // The elements of some tiles of rows of some batches.
@@ -404,7 +456,8 @@ impl Planner<'_> {
         let fits = bytes <= self.profile.window_limit().1;
         let all = piece.batches.clone();
         let step = if fits { all.end - all.start } else { 1 };
-        let mut dispatches = Vec::new();
+        let vector = 4 * u64::from(self.vector_vec4s(width));
+        let mut shares = Vec::new();
         for batch in all.clone().step_by(step.max(1) as usize) {
             let units = if fits {
                 all.clone()
@@ -421,45 +474,31 @@ impl Planner<'_> {
             for window in windows_of(self.profile, src, units, |some| span(&part(some)))? {
                 let (batches, row_tiles) = &part(window.units.clone());
                 let owned = Some(span(&part(window.units.clone())));
-                let window = &Window { owned, ..window };
                 let first = piece.first_tile + (batches.start - all.start) * piece.tiles;
                 let end = first + (batches.end - batches.start) * piece.tiles;
                 let walks = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
                 let walks_of_a_row =
                     div_ceil(piece.tiles, tiles.walked_tiles).clamp(1, walks.max(1));
                 let rows_of_walks = div_ceil(walks, walks_of_a_row) * walks_of_a_row;
-                let count = rows_of_walks * (row_tiles.end - row_tiles.start);
-                let workgroups = self.workgroups(count)?;
-                let vector = 4 * u64::from(self.vector_vec4s(width));
-                let uniforms = BatchTiles {
-                    rows: of.rows,
-                    columns: of.columns,
-                    statistics: word(of.statistics()),
-                    parameters: word(of.parameters()),
-                    first_column: word(piece.columns.start),
-                    end_column: word(piece.columns.end),
-                    first_batch: word(batches.start),
-                    column_tiles: word(piece.tiles),
-                    first_column_tile: word(first),
-                    end_column_tile: word(end),
-                    walked_tiles: word(tiles.walked_tiles),
-                    walks_of_a_row: word(walks_of_a_row),
-                    tile_rows: word(tile_rows),
-                    first_row_tile: word(row_tiles.start),
-                    row_tiles: word(row_tiles.end - row_tiles.start),
-                    range: window.tile_range(src, 0..count, workgroups),
-                    last_vector: window.last_vector(vector),
-                    stats: tiles.stats,
-                    weights: params.weights(),
-                    offsets: params.offsets(),
-                };
-                dispatches.push(dispatch(window, uniforms, workgroups));
+                let tiles = 0..rows_of_walks * (row_tiles.end - row_tiles.start);
+                shares.push(ColumnShare {
+                    vector,
+                    first_batch: batches.start,
+                    column_tiles: first..end,
+                    walks_of_a_row,
+                    row_tiles: row_tiles.clone(),
+                    window: Window {
+                        owned,
+                        tiles,
+                        ..window
+                    },
+                });
             }
             // Every batch has a dispatch.
             let left = if fits { 0 } else { all.end - batch - 1 };
-            check_dispatches(dispatches.len() as u64 + left)?;
+            check_dispatches(shares.len() as u64 + left)?;
         }
-        Ok(dispatches)
+        Ok(shares)
     }
 }
 

@@ -5,7 +5,6 @@ use super::columns::Tiles;
 use super::columns_cut::{Division, pieces_of};
 use super::rows::vectors_held;
 use super::tensors::Tensors;
-use super::windows::Window;
 use super::workspace::Workspace;
 use super::{Binding, Dispatch, Planner, check_dispatches, div_ceil, most_vectors, word};
 use crate::Error;
@@ -113,19 +112,6 @@ impl Planner<'_> {
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
         };
-        let dispatch = |window: &Window, tiles, workgroups| {
-            let inputs = tensors.inputs.iter();
-            let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
-            bindings.extend(params.bindings());
-            if params.weighted() {
-                bindings.push(Binding::workspace());
-            }
-            bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
-            bindings.extend(tensors.result_bindings());
-            let uniforms = ColumnsFusedUniforms { tiles, scalars };
-            let size = division.workgroup_size;
-            planner.dispatch(kernel, size, bindings, &uniforms, workgroups)
-        };
         for piece in &pieces_of(of, &(0..of.statistics()), division.tile_columns()) {
             let tiles = Tiles {
                 piece,
@@ -134,7 +120,20 @@ impl Planner<'_> {
                 walked_tiles: 1,
                 stats: 0,
             };
-            dispatches.extend(planner.over_columns(of, tensors, &tiles, params, dispatch)?);
+            let shares = self.shares_of_columns(of, tensors, &tiles)?;
+            let kernel = (kernel, division.workgroup_size);
+            dispatches.extend(planner.over(&shares, &tensors.src, kernel, |share, range| {
+                let (window, inputs) = (&share.window, tensors.inputs.iter());
+                let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
+                bindings.extend(params.bindings());
+                if params.weighted() {
+                    bindings.push(Binding::workspace());
+                }
+                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+                bindings.extend(tensors.result_bindings());
+                let tiles = share.uniforms(of, &tiles, params, range);
+                (bindings, ColumnsFusedUniforms { tiles, scalars })
+            })?);
             check_dispatches(dispatches.len() as u64)?;
         }
         Ok(dispatches)

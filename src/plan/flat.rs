@@ -49,26 +49,18 @@ impl Planner<'_> {
             ),
         };
         let start = |at: u64| (at * tile).min(grid.elements());
-        windows(self.profile, &tensors.src, 0..tiles, start)?
-            .into_iter()
-            .map(|window| {
-                let tiles = window.units.clone();
-                let workgroups = self.workgroups(tiles.end - tiles.start)?;
-                Ok(self.dispatch(
-                    kernel,
-                    workgroup_size,
-                    applied.bindings(tensors, &window),
-                    &FlatApplyUniforms {
-                        row_channels,
-                        inner,
-                        sample: samples.map_or(0, |samples| word(samples.elements)),
-                        range: window.tile_range(&tensors.src, tiles, workgroups),
-                        stats: applied.stats.first,
-                        axes: axis_sizes(layout),
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
+        let windows = windows(self.profile, &tensors.src, 0..tiles, 1, start)?;
+        let kernel = (kernel, workgroup_size);
+        self.over(&windows, &tensors.src, kernel, |window, range| {
+            let uniforms = FlatApplyUniforms {
+                row_channels,
+                inner,
+                sample: samples.map_or(0, |samples| word(samples.elements)),
+                range,
+                stats: applied.stats.first,
+                axes: axis_sizes(layout),
+            };
+            (applied.bindings(tensors, window), uniforms)
+        })
     }
 }

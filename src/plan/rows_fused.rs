@@ -6,7 +6,7 @@ use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
 use super::tensors::Tensors;
-use super::windows::{Window, windows};
+use super::windows::windows;
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, most_vectors, threads, word};
 use crate::Error;
@@ -149,11 +149,10 @@ impl Planner<'_> {
             add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
         };
         let reduce = |region: Region, splits: Range<u64>| {
-            let dispatch = |window: Window| {
-                let tiles =
-                    window.units.start * walk.misalignments..window.units.end * walk.misalignments;
-                let workgroups = self.workgroups(tiles.end - tiles.start)?;
-                let range = window.tile_range(&tensors.src, tiles, workgroups);
+            let unit_tiles = walk.misalignments;
+            let windows = windows(self.profile, &tensors.src, splits, unit_tiles, start)?;
+            let kernel = (kernel, rows.workgroup_size);
+            self.over(&windows, &tensors.src, kernel, |window, range| {
                 let inputs = tensors.inputs.iter();
                 let mut bindings: Vec<_> = inputs.map(|tensor| window.bind(tensor)).collect();
                 let statistics = tensors.statistics.all();
@@ -166,21 +165,14 @@ impl Planner<'_> {
                 if self.stores_statistics(tensors) {
                     bindings.extend(tensors.result_bindings());
                 }
-                Ok(self.dispatch(
-                    kernel,
-                    rows.workgroup_size,
-                    bindings,
-                    &RowsFusedUniforms {
-                        tiles: walk.uniforms(rows, &window, range),
-                        partials: region.first,
-                        stats: kept.map_or(0, |region| region.first),
-                        scalars,
-                    },
-                    workgroups,
-                ))
-            };
-            let windows = windows(self.profile, &tensors.src, splits, start)?;
-            windows.into_iter().map(dispatch).collect()
+                let uniforms = RowsFusedUniforms {
+                    tiles: walk.uniforms(rows, window, range),
+                    partials: region.first,
+                    stats: kept.map_or(0, |region| region.first),
+                    scalars,
+                };
+                (bindings, uniforms)
+            })
         };
         let rounds = self.rounds_of_rows(rows, &walk, problem);
         let (dispatches, partials) =

@@ -10,7 +10,7 @@ use super::windows::{Window, windows};
 use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
+use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms};
 use std::ops::Range;
 
 /// The most vec4s of a row that an invocation holds: more were not faster on the software drivers measured. And the
@@ -390,30 +390,27 @@ impl Planner<'_> {
             direct: split.direct,
         };
         let reduce = |region: Region, splits: Range<u64>| {
-            self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+            let windows = self.windows_of_rows(split, tensors, splits)?;
+            let kernel = (kernel, rows.workgroup_size);
+            self.over(&windows, &tensors.src, kernel, |window, range| {
                 let mut bindings = tensors.reduced(window);
                 bindings.extend(params.bindings());
                 bindings.push(Binding::workspace());
                 if split.direct {
                     bindings.extend(tensors.result_bindings());
                 }
-                self.dispatch(
-                    kernel,
-                    rows.workgroup_size,
-                    bindings,
-                    &RowsReduceUniforms {
-                        tiles: split.walk.uniforms(rows, window, range),
-                        column_tiles: word(split.column_tiles),
-                        partials_per_row: word(partials_per_row),
-                        stats: stats.first,
-                        weights: params.weights(),
-                        offsets: params.offsets(),
-                        row_partials: of_rows.as_ref().map_or(0, |sums| sums.region.first),
-                        partials: region.first,
-                        inverse_count: 1.0 / rows.columns.max(1) as f64,
-                    },
-                    workgroups,
-                )
+                let uniforms = RowsReduceUniforms {
+                    tiles: split.walk.uniforms(rows, window, range),
+                    column_tiles: word(split.column_tiles),
+                    partials_per_row: word(partials_per_row),
+                    stats: stats.first,
+                    weights: params.weights(),
+                    offsets: params.offsets(),
+                    row_partials: of_rows.as_ref().map_or(0, |sums| sums.region.first),
+                    partials: region.first,
+                    inverse_count: 1.0 / rows.columns.max(1) as f64,
+                };
+                (bindings, uniforms)
             })
         };
         let (dispatches, of_columns) =
@@ -460,44 +457,37 @@ impl Planner<'_> {
             true => written.len(),
             false => 1,
         };
+        let windows = self.windows_of_rows(split, tensors, 0..split.walk.splits(rows))?;
+        let kernel = (kernel, rows.workgroup_size);
         let mut dispatches = Vec::new();
         for written in written.chunks(at_once) {
-            let splits = 0..split.walk.splits(rows);
-            let pass =
-                self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-                    let mut bindings: Vec<_> =
-                        read.iter().map(|tensor| window.bind(tensor)).collect();
-                    bindings.extend(params_bound.iter().cloned());
-                    bindings.push(Binding::workspace());
-                    bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
-                    self.dispatch(
-                        kernel,
-                        rows.workgroup_size,
-                        bindings,
-                        &RowsApplyUniforms {
-                            tiles: split.walk.uniforms(rows, window, range),
-                            column_tiles: word(split.column_tiles),
-                            stats: stats.first,
-                            means: means.map_or(0, |region| region.first),
-                            weights: params.weights(),
-                            offsets: params.offsets(),
-                        },
-                        workgroups,
-                    )
-                })?;
+            let pass = self.over(&windows, &tensors.src, kernel, |window, range| {
+                let mut bindings: Vec<_> = read.iter().map(|tensor| window.bind(tensor)).collect();
+                bindings.extend(params_bound.iter().cloned());
+                bindings.push(Binding::workspace());
+                bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
+                let uniforms = RowsApplyUniforms {
+                    tiles: split.walk.uniforms(rows, window, range),
+                    column_tiles: word(split.column_tiles),
+                    stats: stats.first,
+                    means: means.map_or(0, |region| region.first),
+                    weights: params.weights(),
+                    offsets: params.offsets(),
+                };
+                (bindings, uniforms)
+            })?;
             dispatches.extend(pass);
         }
         Ok(dispatches)
     }
 
-    /// A dispatch for each window of some splits.
-    fn pass_over_rows(
+    /// The windows of some splits.
+    fn windows_of_rows(
         &self,
         split: &SplitRows,
         tensors: &Tensors,
         splits: Range<u64>,
-        dispatch: impl Fn(&Window, TileRange, [u32; 2]) -> Dispatch,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Window>, Error> {
         let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: the rows of a tile, or where that is one row, a tile of its columns.
         let split_tiles = split.column_tiles;
@@ -513,15 +503,7 @@ impl Planner<'_> {
             let inside = (tile * rows.tile_vectors() * rows.vector()).min(rows.columns);
             (first + inside).min(rows.elements())
         };
-        windows(self.profile, &tensors.src, units, start)?
-            .iter()
-            .map(|window| {
-                let tiles = window.units.start * unit_tiles..window.units.end * unit_tiles;
-                let workgroups = self.workgroups(tiles.end - tiles.start)?;
-                let range = window.tile_range(&tensors.src, tiles, workgroups);
-                Ok(dispatch(window, range, workgroups))
-            })
-            .collect()
+        windows(self.profile, &tensors.src, units, unit_tiles, start)
     }
 }
 

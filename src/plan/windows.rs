@@ -1,15 +1,16 @@
 //! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that were fixed before: a
 //! window never changes which elements are added in which order.
 
-use super::{Binding, MOST_DISPATCHES, Requirement, check_dispatches, word};
-use crate::kernels::TileRange;
+use super::{Binding, Dispatch, MOST_DISPATCHES, Planner, Requirement, check_dispatches, word};
+use crate::kernels::{Describe, TileRange};
 use crate::{Error, Profile};
 use std::ops::Range;
 
-/// A dispatch's share: the units that it does and the elements that it binds.
+/// A dispatch's share: the units that it does, their tiles, and the elements that it binds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {
     pub units: Range<u64>,
+    pub tiles: Range<u64>,
     pub elements: Range<u64>,
     /// The elements that the dispatch writes, if it leaves all others alone.
     pub owned: Option<Range<u64>>,
@@ -47,15 +48,10 @@ impl Window {
     }
 
     /// The uniforms that describe a dispatch's tiles of a tensor.
-    pub fn tile_range(
-        &self,
-        tensor: &Requirement,
-        tiles: Range<u64>,
-        workgroups: [u32; 2],
-    ) -> TileRange {
+    fn tile_range(&self, tensor: &Requirement, workgroups: [u32; 2]) -> TileRange {
         TileRange {
-            first_tile: word(tiles.start),
-            end_tile: word(tiles.end),
+            first_tile: word(self.tiles.start),
+            end_tile: word(self.tiles.end),
             grid_width: workgroups[0],
             window: word(self.elements.start),
             length: word(tensor.elements.saturating_sub(self.elements.start)),
@@ -69,17 +65,52 @@ impl Window {
     }
 }
 
-/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at
-/// an aligned position and ends with a pair of vec4s, or with the tensor's last vec4.
+/// A window, with what else a dispatch knows of its share.
+pub(crate) trait Share {
+    fn window(&self) -> &Window;
+}
+
+impl Share for Window {
+    fn window(&self) -> &Window {
+        self
+    }
+}
+
+impl Planner<'_> {
+    /// A dispatch of a kernel for each share of src, with what `describe` says that it binds, and its uniforms.
+    pub fn over<K: Describe + Copy, S: Share>(
+        &self,
+        shares: &[S],
+        src: &Requirement,
+        (kernel, workgroup_size): (K, u32),
+        describe: impl Fn(&S, TileRange) -> (Vec<Binding>, K::Uniforms),
+    ) -> Result<Vec<Dispatch>, Error> {
+        let dispatch = |share: &S| {
+            let window = share.window();
+            let workgroups = self.workgroups(window.tiles.end - window.tiles.start)?;
+            let range = window.tile_range(src, workgroups);
+            let (bindings, uniforms) = describe(share, range);
+            Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
+        };
+        shares.iter().map(dispatch).collect()
+    }
+}
+
+/// Windows over a tensor's units, of so many tiles each; `start(u)` is the first element of unit u and does not
+/// decrease. A binding begins at an aligned position and ends with a pair of vec4s, or with the tensor's last vec4.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,
     units: Range<u64>,
+    unit_tiles: u64,
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
-    windows_of(profile, tensor, units, |some| {
-        start(some.start)..start(some.end)
-    })
+    let span = |some: Range<u64>| start(some.start)..start(some.end);
+    let mut windows = windows_of(profile, tensor, units, span)?;
+    for window in &mut windows {
+        window.tiles = window.units.start * unit_tiles..window.units.end * unit_tiles;
+    }
+    Ok(windows)
 }
 
 /// Windows over units whose elements need not follow one another: `span` is the range that some units lie in.
@@ -126,6 +157,7 @@ pub(crate) fn windows_of(
         }
         windows.push(Window {
             units: from..low,
+            tiles: from..low,
             elements: bound(from, low),
             owned: None,
             mask_unit: mask_unit(profile),
@@ -160,7 +192,7 @@ mod tests {
             elements: 10_007,
         };
         let start = |u: u64| (u * 331).min(10_007);
-        let windows = windows(&profile, &src, 0..31, start).unwrap();
+        let windows = windows(&profile, &src, 0..31, 1, start).unwrap();
         assert!(windows.len() > 10);
         let mut next = 0;
         for window in &windows {
@@ -174,7 +206,8 @@ mod tests {
             assert!(bytes.end - bytes.start <= 4096);
         }
         assert_eq!(next, 31);
-        let error = super::windows(&profile, &src, 0..2, |u| (u * 5000).min(10_007)).unwrap_err();
+        let error =
+            super::windows(&profile, &src, 0..2, 1, |u| (u * 5000).min(10_007)).unwrap_err();
         assert!(matches!(
             error,
             Error::Limit {
