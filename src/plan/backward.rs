@@ -82,6 +82,7 @@ impl Planner<'_> {
                 Phases::WHOLE.with(Phases::APPLY),
             ),
         };
+        let walk = &*self.walk_over(planes, layout, &tensors.src, one_pass);
         let stats = workspace.reserve(tensors.statistics.groups)?;
         let means = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = Vec::new();
@@ -92,10 +93,8 @@ impl Planner<'_> {
             dispatches.extend(in_phases(all, pack));
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
-            } else if planes {
-                self.channels_first_reduce(layout, tensors, one_pass, stats, workspace)?
             } else {
-                self.channels_last_reduce(layout, tensors, stats, workspace)?
+                walk.reduce(tensors, stats, workspace)?
             };
             if one_pass {
                 let outputs: Vec<_> = tensors.outputs.iter().map(|one| one.tensor).collect();
@@ -121,7 +120,7 @@ impl Planner<'_> {
                 means: batch.then_some(means),
                 samples: None,
             };
-            let apply = self.apply(planes, layout, tensors, applied)?;
+            let apply = self.apply(walk, layout, tensors, applied)?;
             dispatches.extend(in_phases(applies, apply));
         }
         Ok(dispatches)

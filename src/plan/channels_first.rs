@@ -4,6 +4,7 @@ use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
+use super::walk::Walk;
 use super::windows::windows;
 use super::workspace::{Region, Workspace};
 use super::{
@@ -80,11 +81,23 @@ impl Planner<'_> {
             _ => self.vector_vec4s(grid.elements()),
         }
     }
+}
 
+/// A walk over planes, each the consecutive elements of one channel at one outer index.
+pub(crate) struct Planes<'a> {
+    pub planner: Planner<'a>,
+    pub layout: &'a Layout,
+    pub src: &'a Requirement,
+    /// Whether the reduction may write diff_src, too: then every vector belongs to one plane, even in a half that does
+    /// not write, so that sums agree to the bit.
+    pub one_pass: bool,
+}
+
+impl Planes<'_> {
     /// The same number where every vector must belong to one plane, if vec4s do.
     fn vector_of_one_plane(&self, grid: &Grid) -> u32 {
         match grid.inner.is_multiple_of(8) {
-            true => self.vector_of_planes(grid),
+            true => self.planner.vector_of_planes(grid),
             false => 1,
         }
     }
@@ -92,14 +105,8 @@ impl Planner<'_> {
     /// Splits of a channel's reduction: enough to keep the adapter busy, no split too small, no more partial
     /// sums than there is room for, no tile larger than a window may be, and no invocation adding too many numbers in a
     /// row.
-    fn split_planes(
-        &self,
-        layout: &Layout,
-        src: &Requirement,
-        workgroup_size: u32,
-        vector_vec4s: u32,
-    ) -> Tiles {
-        let tuning = &self.profile.tuning;
+    fn split_planes(&self, workgroup_size: u32, vector_vec4s: u32) -> Tiles {
+        let (layout, tuning) = (self.layout, &self.planner.profile.tuning);
         let grid = &layout.grid;
         let count = grid.count().max(1);
         let outer = u64::from(grid.outer).max(1);
@@ -108,7 +115,7 @@ impl Planner<'_> {
         let sample = channels * inner;
         // With general axes a channel's planes may lie anywhere.
         let apart = if layout.general.is_none() { sample } else { 0 };
-        let room = (self.partial_records(src, channels) / channels).max(1);
+        let room = (self.planner.partial_records(self.src, channels) / channels).max(1);
         // Planes are cut alike.
         let room = if room > outer {
             room / outer * outer
@@ -117,10 +124,10 @@ impl Planner<'_> {
         };
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), channels)
             .min(div_ceil(count, u64::from(tuning.tile)));
-        let blocks = div_ceil(outer, self.most_apart(apart)).min(outer);
+        let blocks = div_ceil(outer, self.planner.most_apart(apart)).min(outer);
         let mut window = match layout.general {
             Some(_) => u64::MAX,
-            None => self.window_unit(grid.elements()),
+            None => self.planner.window_unit(grid.elements()),
         };
         let mut splits = wanted.max(blocks).min(room).max(1);
         // Larger windows than usual, where they have room for fewer partial sums.
@@ -129,7 +136,7 @@ impl Planner<'_> {
             .of_a_channel(grid)
             > room
         {
-            window = window.max(self.held_unit());
+            window = window.max(self.planner.held_unit());
         }
         loop {
             let tiles = self.tiles_of_planes(grid, splits, window);
@@ -174,7 +181,9 @@ impl Planner<'_> {
             let planes = div_ceil(tiles.planes, u64::from(workgroup_size / threads_per_plane));
             planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)
         };
-        let tuned = self.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        let tuned = self
+            .planner
+            .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         if adds(tuned) <= MAX_SEQUENTIAL {
             return (tuned, adds(tuned));
         }
@@ -194,25 +203,25 @@ impl Planner<'_> {
             chunks: div_ceil(inner, chunk),
         }
     }
+}
 
-    /// The reduction of a tensor's planes to partial sums. For `one_pass`, where it may write diff_src too, every
-    /// vector belongs to one plane, even in a half that does not write, so that sums agree to the bit.
-    pub fn channels_first_reduce(
+impl Walk for Planes<'_> {
+    fn reduce(
         &self,
-        layout: &Layout,
         tensors: &Tensors,
-        one_pass: bool,
         stats: Region,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let (layout, src) = (self.layout, self.src);
         let grid = &layout.grid;
-        let src = &tensors.src;
-        let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
-        let vector_vec4s = match one_pass {
+        let workgroup_size = self
+            .planner
+            .workgroup(self.planner.profile.tuning.workgroup);
+        let vector_vec4s = match self.one_pass {
             true => self.vector_of_one_plane(grid),
-            false => self.vector_of_planes(grid),
+            false => self.planner.vector_of_planes(grid),
         };
-        let tiles = self.split_planes(layout, src, workgroup_size, vector_vec4s);
+        let tiles = self.split_planes(workgroup_size, vector_vec4s);
         let (threads_per_plane, _) =
             self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
         let channels = u64::from(grid.channels);
@@ -235,6 +244,7 @@ impl Planner<'_> {
         let kernel = ChannelsFirstReduce {
             vector_vec4s,
             block_vectors: self
+                .planner
                 .body
                 .block_vectors(div_ceil(of_a_plane, threads_per_plane.into())),
             general: layout.general.is_some(),
@@ -243,44 +253,48 @@ impl Planner<'_> {
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
-            let windows = windows(self.profile, src, units, unit_tiles, start)?;
-            self.over(&windows, src, (kernel, workgroup_size), |window, range| {
-                let mut bindings = tensors.reduced(window);
-                bindings.push(Binding::workspace());
-                let uniforms = ChannelsFirstReduceUniforms {
-                    outer: grid.outer,
-                    tile_planes: word(tiles.planes),
-                    tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
-                    partials: region.first,
-                };
-                (bindings, uniforms)
-            })
+            let windows = windows(self.planner.profile, src, units, unit_tiles, start)?;
+            self.planner
+                .over(&windows, src, (kernel, workgroup_size), |window, range| {
+                    let mut bindings = tensors.reduced(window);
+                    bindings.push(Binding::workspace());
+                    let uniforms = ChannelsFirstReduceUniforms {
+                        outer: grid.outer,
+                        tile_planes: word(tiles.planes),
+                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
+                        partials: region.first,
+                    };
+                    (bindings, uniforms)
+                })
         };
         // Chunks of a plane are splits, too, and not in the order of the tensor; they are long.
         let room = match (tiles.chunks, &layout.general) {
-            (1, None) => self.partial_records(src, channels),
+            (1, None) => self.planner.partial_records(src, channels),
             _ => u64::MAX,
         };
-        let rounds = Rounds::new(all, channels, self.subtotal_records(grid.channels), room);
-        self.in_rounds(&rounds, workspace, reduce, |region, splits| {
-            Partials::plain(region, grid.channels, splits, channels)
-        })
+        let rounds = Rounds::new(
+            all,
+            channels,
+            self.planner.subtotal_records(grid.channels),
+            room,
+        );
+        self.planner
+            .in_rounds(&rounds, workspace, reduce, |region, splits| {
+                Partials::plain(region, grid.channels, splits, channels)
+            })
     }
 
-    /// The elementwise pass over a tensor's planes.
-    pub fn channels_first_apply(
-        &self,
-        layout: &Layout,
-        tensors: &Tensors,
-        applied: Applied,
-    ) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, tensors: &Tensors, applied: Applied) -> Result<Vec<Dispatch>, Error> {
+        let layout = self.layout;
         let grid = &layout.grid;
-        let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
+        let workgroup_size = self
+            .planner
+            .workgroup(self.planner.profile.tuning.workgroup);
         let inner = u64::from(grid.inner).max(1);
-        let vector_vec4s = self.vector_of_planes(grid);
+        let vector_vec4s = self.planner.vector_of_planes(grid);
         // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
-        let target = u64::from(self.profile.tuning.tile)
-            .min(self.window_unit(grid.elements()))
+        let target = u64::from(self.planner.profile.tuning.tile)
+            .min(self.planner.window_unit(grid.elements()))
             .min(8192 * u64::from(workgroup_size))
             .max(64);
         let tiles = if inner > target {
@@ -292,7 +306,9 @@ impl Planner<'_> {
                 chunks: 1,
             }
         };
-        let threads_per_plane = self.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        let threads_per_plane =
+            self.planner
+                .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         let planes = grid.planes();
         let units = div_ceil(planes, tiles.planes) * tiles.chunks;
         let start = |unit: u64| {
@@ -309,17 +325,18 @@ impl Planner<'_> {
             whole: alignment.whole,
             batch_statistics: applied.means.is_some(),
         };
-        let windows = windows(self.profile, &tensors.src, 0..units, 1, start)?;
+        let windows = windows(self.planner.profile, &tensors.src, 0..units, 1, start)?;
         let kernel = (kernel, workgroup_size);
-        self.over(&windows, &tensors.src, kernel, |window, range| {
-            let uniforms = ChannelsFirstApplyUniforms {
-                planes: word(planes),
-                tile_planes: word(tiles.planes),
-                tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
-                means: applied.means.map_or(0, |region| region.first),
-            };
-            (applied.bindings(tensors, window), uniforms)
-        })
+        self.planner
+            .over(&windows, &tensors.src, kernel, |window, range| {
+                let uniforms = ChannelsFirstApplyUniforms {
+                    planes: word(planes),
+                    tile_planes: word(tiles.planes),
+                    tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
+                    means: applied.means.map_or(0, |region| region.first),
+                };
+                (applied.bindings(tensors, window), uniforms)
+            })
     }
 }
 
@@ -353,7 +370,13 @@ mod tests {
                 dtype: data,
                 elements: layout.grid.elements(),
             };
-            planner.split_planes(&layout, &src, 8, 1).planes
+            let walk = Planes {
+                planner,
+                layout: &layout,
+                src: &src,
+                one_pass: false,
+            };
+            walk.split_planes(8, 1).planes
         };
         assert_eq!(planes(&software, 32, 256, 196), 16);
         assert_eq!(planes(&software, 12, 256, 196), 12);

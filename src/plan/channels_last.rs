@@ -4,6 +4,7 @@ use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
+use super::walk::Walk;
 use super::windows::{Share, Window, windows};
 use super::workspace::{Region, Workspace};
 use super::{
@@ -154,9 +155,18 @@ impl Tiles {
     }
 }
 
-impl Planner<'_> {
-    fn columns(&self, layout: &Layout, workgroup_size: u32) -> Columns {
+/// A walk over rows of columns.
+pub(crate) struct ChannelsLast<'a> {
+    pub planner: Planner<'a>,
+    pub layout: &'a Layout,
+    pub src: &'a Requirement,
+}
+
+impl ChannelsLast<'_> {
+    fn columns(&self, workgroup_size: u32) -> Columns {
+        let layout = self.layout;
         let threads_per_row = self
+            .planner
             .profile
             .tuning
             .channels_last_threads
@@ -175,7 +185,7 @@ impl Planner<'_> {
             grid.channels = width;
             if !general.batches_in_one_piece() {
                 let width = u64::from(width);
-                let vector_vec4s = u64::from(self.vector_vec4s(width));
+                let vector_vec4s = u64::from(self.planner.vector_vec4s(width));
                 return Columns {
                     rows: u64::from(grid.outer),
                     batches,
@@ -188,7 +198,7 @@ impl Planner<'_> {
                 };
             }
         }
-        let vector_vec4s = u64::from(self.vector_vec4s(grid.elements()));
+        let vector_vec4s = u64::from(self.planner.vector_vec4s(grid.elements()));
         let threads_per_row = beside(vector_vec4s);
         let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
         let vector = 4 * vector_vec4s;
@@ -223,7 +233,12 @@ impl Planner<'_> {
 
     /// The most vectors of a row that an invocation owns.
     fn most_column_vectors(&self, vector_vec4s: u64) -> u64 {
-        let vec4s = self.profile.tuning.channels_last_vec4s.min(MAX_VEC4S);
+        let vec4s = self
+            .planner
+            .profile
+            .tuning
+            .channels_last_vec4s
+            .min(MAX_VEC4S);
         most_vectors(vec4s, vector_vec4s)
     }
 
@@ -247,14 +262,15 @@ impl Planner<'_> {
 
     /// The most vectors of a row that are never cut apart.
     fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
-        (self.window_unit(grid.elements()) / columns.vector()).max(1)
+        (self.planner.window_unit(grid.elements()) / columns.vector()).max(1)
     }
 
     /// Whether a workgroup adds up the columns of a channel before it writes them: with few channels there would be far
     /// more partial sums than workgroups to add them up. It does so only where it has barriers anyway: on a software
     /// driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the whole
     /// gradient).
-    fn adds_by_channel(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
+    fn adds_by_channel(&self, columns: &Columns, workgroup_size: u32) -> bool {
+        let layout = self.layout;
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
         let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
@@ -266,20 +282,20 @@ impl Planner<'_> {
 
     /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Compared
     /// with small elements, partial sums and the coefficients that each workgroup loads weigh more.
-    fn busy_workgroups(&self, src: &Requirement) -> u64 {
-        let all = u64::from(self.profile.tuning.busy_workgroups);
+    fn busy_workgroups(&self) -> u64 {
+        let src = self.src;
+        let all = u64::from(self.planner.profile.tuning.busy_workgroups);
         (all * src.dtype.size() / 8).max(all.min(64)).max(1)
     }
 
     /// Dispatches over some of the tiles of `block` rows.
     fn shares(
         &self,
-        layout: &Layout,
-        tensor: &Requirement,
         columns: &Columns,
         block: u64,
         blocks: Range<u64>,
     ) -> Result<Vec<Tiles>, Error> {
+        let (layout, tensor) = (self.layout, self.src);
         let grid = &layout.grid;
         if layout.general.is_some() {
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
@@ -297,7 +313,7 @@ impl Planner<'_> {
                     (row + unit % row_blocks.max(1) * block) * columns.width()
                 }
             };
-            let cut = windows(self.profile, tensor, 0..units, unit_tiles, start)?;
+            let cut = windows(self.planner.profile, tensor, 0..units, unit_tiles, start)?;
             let shares = cut.into_iter().map(|window| Tiles {
                 vectors: 0..columns.width_vectors,
                 column_tiles,
@@ -321,7 +337,7 @@ impl Planner<'_> {
             check_dispatches(units.end - units.start)?;
         }
         let column_tiles = div_ceil(columns.width_vectors, columns.tile());
-        let windows = windows(self.profile, tensor, units, column_tiles, start)?;
+        let windows = windows(self.planner.profile, tensor, units, column_tiles, start)?;
         let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
@@ -354,15 +370,17 @@ impl Planner<'_> {
     /// Splits of the channels-last reduction: enough to keep the adapter busy, none too small, no more partial sums
     /// than there is room for, no tile of rows larger than a window may be, and no invocation adding too many numbers
     /// in a row.
-    fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
+    fn split_columns(&self) -> SplitColumns {
+        let (layout, src) = (self.layout, self.src);
         let grid = &layout.grid;
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.workgroup(tuning.workgroup);
-        let columns = self.columns(layout, workgroup_size);
+        let tuning = &self.planner.profile.tuning;
+        let workgroup_size = self.planner.workgroup(tuning.workgroup);
+        let columns = self.columns(workgroup_size);
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
-        let by_channel = self.adds_by_channel(layout, &columns, workgroup_size);
-        let paired =
-            self.body.pairs() && !by_channel && columns.repeats * u64::from(grid.inner) == 1;
+        let by_channel = self.adds_by_channel(&columns, workgroup_size);
+        let paired = self.planner.body.pairs()
+            && !by_channel
+            && columns.repeats * u64::from(grid.inner) == 1;
         let channels = u64::from(grid.channels);
         let records = match (by_channel, paired) {
             (true, _) => channels,
@@ -370,24 +388,24 @@ impl Planner<'_> {
             (_, true) => channels.max(columns.width()) / 2,
             (false, false) => columns.all(),
         };
-        let subtotal_records = self.subtotal_records(grid.channels);
+        let subtotal_records = self.planner.subtotal_records(grid.channels);
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
-        let room = self.partial_records(src, channels);
+        let room = self.planner.partial_records(src, channels);
         let held = |unit: u64| match columns.in_one_piece {
             false => u64::MAX,
             true => (unit / columns.width()).max(1),
         };
-        let splits = div_ceil(self.busy_workgroups(src), column_tiles)
+        let splits = div_ceil(self.busy_workgroups(), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.tile)))
             .min((room / records.max(1)).max(1))
             .max(div_ceil(columns.rows, thread_rows * MAX_SEQUENTIAL))
             .max(1);
         let tile_rows = div_ceil(columns.rows, splits);
         // Larger windows than usual, where they have room for fewer partial sums.
-        let mut unit = self.window_unit(grid.elements());
+        let mut unit = self.planner.window_unit(grid.elements());
         if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
-            unit = self.held_unit();
+            unit = self.planner.held_unit();
         }
         let tile_rows = tile_rows.min(held(unit)).max(1);
         let splits = div_ceil(columns.rows, tile_rows);
@@ -405,61 +423,33 @@ impl Planner<'_> {
         }
     }
 
-    /// Why the channels-last kernels cannot do a tensor, if they cannot.
-    pub fn columns_unsupported_reason(&self, layout: &Layout, src: &Requirement) -> Option<String> {
+    /// Why it cannot reduce a tensor, if it cannot.
+    pub fn unsupported_reason(&self) -> Option<String> {
         // A forward pass by given statistics has no sums.
-        if !self.body.is_gradient() && !self.body.statistics().is_empty() {
+        let body = self.planner.body;
+        if !body.is_gradient() && !body.statistics().is_empty() {
             return None;
         }
-        let fits = self.split_columns(layout, src).rounds.fit();
+        let fits = self.split_columns().rounds.fit();
         (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
-    }
-
-    /// The reduction of a tensor's columns to partial sums.
-    pub fn channels_last_reduce(
-        &self,
-        layout: &Layout,
-        tensors: &Tensors,
-        stats: Region,
-        workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let split = self.split_columns(layout, &tensors.src);
-        self.in_rounds(
-            &split.rounds,
-            workspace,
-            |region, splits| {
-                self.reduce_some_columns(layout, &split, tensors, stats, region, splits)
-            },
-            |region, splits| split.partials(layout, region, splits),
-        )
-    }
-
-    /// Rows that an invocation of a reduction loads before it uses the first, of so many loads; half as many where an
-    /// activation takes registers. A power of two.
-    pub fn rows_at_once(&self, loads: u32, column_vectors: u64) -> u64 {
-        let gradient = self.body.is_gradient();
-        let computes = gradient && self.epilogue.computed(self.body) != Activation::None;
-        let for_a_row = column_vectors << u64::from(gradient);
-        let rows = (u64::from(loads) / for_a_row) >> u64::from(computes);
-        1 << rows.max(1).ilog2()
     }
 
     /// The reduction of some splits.
     fn reduce_some_columns(
         &self,
-        layout: &Layout,
         split: &SplitColumns,
         tensors: &Tensors,
         stats: Region,
         region: Region,
         splits: Range<u64>,
     ) -> Result<Vec<Dispatch>, Error> {
-        let columns = &split.columns;
-        let loads = self.profile.tuning.loads_at_once * 4 / self.data.size().min(4) as u32;
+        let (layout, columns) = (self.layout, &split.columns);
+        let loads =
+            self.planner.profile.tuning.loads_at_once * 4 / self.planner.data.size().min(4) as u32;
         let kernel = ChannelsLastReduce {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
-            rows_at_once: word(self.rows_at_once(loads, columns.column_vectors)),
+            rows_at_once: word(self.planner.rows_at_once(loads, columns.column_vectors)),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
@@ -472,29 +462,42 @@ impl Planner<'_> {
             rows: split.tile_rows,
             count: split.rounds.splits,
         };
-        let shares = self.shares(layout, &tensors.src, columns, split.tile_rows, splits)?;
+        let shares = self.shares(columns, split.tile_rows, splits)?;
         let kernel = (kernel, split.workgroup_size);
-        self.over(&shares, &tensors.src, kernel, |share, range| {
-            let mut bindings = tensors.reduced(&share.window);
-            bindings.push(Binding::workspace());
-            let uniforms = ChannelsLastReduceUniforms {
-                tiles: share.uniforms(layout, columns, blocks, range, stats),
-                partials: region.first,
-            };
-            (bindings, uniforms)
-        })
+        self.planner
+            .over(&shares, &tensors.src, kernel, |share, range| {
+                let mut bindings = tensors.reduced(&share.window);
+                bindings.push(Binding::workspace());
+                let uniforms = ChannelsLastReduceUniforms {
+                    tiles: share.uniforms(layout, columns, blocks, range, stats),
+                    partials: region.first,
+                };
+                (bindings, uniforms)
+            })
+    }
+}
+
+impl Walk for ChannelsLast<'_> {
+    fn reduce(
+        &self,
+        tensors: &Tensors,
+        stats: Region,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let split = self.split_columns();
+        self.planner.in_rounds(
+            &split.rounds,
+            workspace,
+            |region, splits| self.reduce_some_columns(&split, tensors, stats, region, splits),
+            |region, splits| split.partials(self.layout, region, splits),
+        )
     }
 
-    /// The elementwise pass over a tensor's columns.
-    pub fn channels_last_apply(
-        &self,
-        layout: &Layout,
-        tensors: &Tensors,
-        applied: Applied,
-    ) -> Result<Vec<Dispatch>, Error> {
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.workgroup(tuning.workgroup);
-        let columns = self.columns(layout, workgroup_size);
+    fn apply(&self, tensors: &Tensors, applied: Applied) -> Result<Vec<Dispatch>, Error> {
+        let layout = self.layout;
+        let tuning = &self.planner.profile.tuning;
+        let workgroup_size = self.planner.workgroup(tuning.workgroup);
+        let columns = self.columns(workgroup_size);
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > columns.tile();
         let apart = if cut { columns.width() } else { 0 };
@@ -503,11 +506,11 @@ impl Planner<'_> {
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
         // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
         let tile = u64::from(tuning.tile);
-        let left = layout.grid.elements() / self.busy_workgroups(&tensors.src);
+        let left = layout.grid.elements() / self.busy_workgroups();
         let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
             .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
-            .min(self.most_apart(apart))
-            .min(self.window_unit(layout.grid.elements()) / columns.width())
+            .min(self.planner.most_apart(apart))
+            .min(self.planner.window_unit(layout.grid.elements()) / columns.width())
             .max(1);
         let kernel = ChannelsLastApply {
             column_vectors: word(columns.column_vectors),
@@ -522,15 +525,28 @@ impl Planner<'_> {
             rows: tile_rows,
             count: div_ceil(columns.rows, tile_rows),
         };
-        let shares = self.shares(layout, &tensors.src, &columns, tile_rows, 0..blocks.count)?;
+        let shares = self.shares(&columns, tile_rows, 0..blocks.count)?;
         let kernel = (kernel, workgroup_size);
-        self.over(&shares, &tensors.src, kernel, |share, range| {
-            let uniforms = ChannelsLastApplyUniforms {
-                tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
-                means: applied.means.map_or(0, |region| region.first),
-            };
-            (applied.bindings(tensors, &share.window), uniforms)
-        })
+        self.planner
+            .over(&shares, &tensors.src, kernel, |share, range| {
+                let uniforms = ChannelsLastApplyUniforms {
+                    tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
+                    means: applied.means.map_or(0, |region| region.first),
+                };
+                (applied.bindings(tensors, &share.window), uniforms)
+            })
+    }
+}
+
+impl Planner<'_> {
+    /// Rows that an invocation of a reduction loads before it uses the first, of so many loads; half as many where an
+    /// activation takes registers. A power of two.
+    pub fn rows_at_once(&self, loads: u32, column_vectors: u64) -> u64 {
+        let gradient = self.body.is_gradient();
+        let computes = gradient && self.epilogue.computed(self.body) != Activation::None;
+        let for_a_row = column_vectors << u64::from(gradient);
+        let rows = (u64::from(loads) / for_a_row) >> u64::from(computes);
+        1 << rows.max(1).ilog2()
     }
 }
 
@@ -569,7 +585,17 @@ mod tests {
             };
             let operation = Operation::new(norm, Forward::default(), &shape, DType::F16);
             let layout = Axes::new(&operation).layout();
-            let columns = planner.columns(&layout, 64);
+            let src = Requirement {
+                tensor: Tensor::Src,
+                dtype: DType::F16,
+                elements: layout.grid.elements(),
+            };
+            let walk = ChannelsLast {
+                planner,
+                layout: &layout,
+                src: &src,
+            };
+            let columns = walk.columns(64);
             let width = columns.width();
             assert!(
                 width.is_multiple_of(u64::from(columns.channels)),
@@ -578,16 +604,9 @@ mod tests {
             let sample = columns.rows * width;
             assert_eq!(sample, (shape[1] * shape[2]) as u64, "{shape:?}");
             assert_eq!(columns.batches, shape[0] as u64, "{shape:?}");
-            let src = Requirement {
-                tensor: Tensor::Src,
-                dtype: DType::F16,
-                elements: layout.grid.elements(),
-            };
-            let split = planner.split_columns(&layout, &src);
+            let split = walk.split_columns();
             let all = 0..split.rounds.splits;
-            let shares = planner
-                .shares(&layout, &src, &columns, split.tile_rows, all)
-                .unwrap();
+            let shares = walk.shares(&columns, split.tile_rows, all).unwrap();
             let mut tile = 0;
             for share in &shares {
                 assert_eq!(share.window.tiles.start, tile);
@@ -645,7 +664,18 @@ mod tests {
                 channels,
                 inner,
             };
-            let columns = planner.columns(&grid.into(), 256);
+            let layout = Layout::from(grid);
+            let src = Requirement {
+                tensor: Tensor::Src,
+                dtype: DType::F32,
+                elements: grid.elements(),
+            };
+            let walk = ChannelsLast {
+                planner,
+                layout: &layout,
+                src: &src,
+            };
+            let columns = walk.columns(256);
             let what = format!("{outer}x{channels}x{inner}");
             let rest = columns.rows * columns.width() - grid.elements();
             assert!(rest < columns.width(), "{what}");

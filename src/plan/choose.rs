@@ -3,6 +3,7 @@
 
 use super::axes::{ByColumn, Grid, Layout};
 use super::channels_first_fused::LONE_PLANE;
+use super::channels_last::ChannelsLast;
 use super::problem::{Family, Problem};
 use super::tensors::Tensors;
 use super::{Planner, Requirement, word};
@@ -122,8 +123,14 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
     Candidate {
         algorithm: Algorithm::ChannelsLast,
         unsupported_reason: |planner, problem| {
-            not_folded(problem)
-                .or_else(|| planner.columns_unsupported_reason(&problem.layout, &problem.src))
+            not_folded(problem).or_else(|| {
+                let walk = ChannelsLast {
+                    planner: *planner,
+                    layout: &problem.layout,
+                    src: &problem.src,
+                };
+                walk.unsupported_reason()
+            })
         },
         is_profitable: |_, problem| !problem.layout.has_planes(),
     },

@@ -8,6 +8,7 @@ use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
+use super::walk::Walk;
 use super::workspace::{Region, Workspace};
 use super::{Dispatch, Phases, Planner};
 use crate::{Algorithm, Error};
@@ -45,12 +46,13 @@ impl Planner<'_> {
         let grid = &layout.grid;
         let empty = tensors.src.elements == 0;
         let planes = layout.walks_planes(algorithm);
+        let walk = &*self.walk_over(planes, layout, &tensors.src, false);
         let stats = workspace.reserve(grid.channels.into())?;
         let mut dispatches = Vec::new();
         if grid.channels > 0 {
             let (reduce, partials) = match empty {
                 true => (vec![], Partials::none(grid.channels, stats)),
-                false => self.reduce_statistics(planes, layout, tensors, stats, workspace)?,
+                false => self.reduce_statistics(walk, tensors, stats, workspace)?,
             };
             let summed = Phases::WHOLE.with(Phases::REDUCE);
             dispatches.extend(in_phases(summed, reduce));
@@ -74,7 +76,7 @@ impl Planner<'_> {
                 samples: None,
             };
             let applies = Phases::WHOLE.with(Phases::APPLY);
-            let apply = self.apply(planes, layout, tensors, applied)?;
+            let apply = self.apply(walk, layout, tensors, applied)?;
             dispatches.extend(in_phases(applies, apply));
         }
         Ok(dispatches)
@@ -83,16 +85,12 @@ impl Planner<'_> {
     /// The reduction to channels' statistics, and the partial statistics that it leaves.
     pub(super) fn reduce_statistics(
         &self,
-        planes: bool,
-        layout: &Layout,
+        walk: &dyn Walk,
         tensors: &Tensors,
         stats: Region,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let (mut dispatches, partials) = match planes {
-            true => self.channels_first_reduce(layout, tensors, false, stats, workspace)?,
-            false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
-        };
+        let (mut dispatches, partials) = walk.reduce(tensors, stats, workspace)?;
         let (groups, partials) = self.add_subtotals(partials, workspace)?;
         dispatches.extend(groups);
         Ok((dispatches, partials))
@@ -153,8 +151,8 @@ impl Planner<'_> {
             let epsilon = derived.scalars.epsilon;
             dispatches.extend(self.pack_statistics(tensors, &[], epsilon, stats)?);
         } else {
-            let (reduce, partials) =
-                self.reduce_statistics(true, &layout, tensors, stats, workspace)?;
+            let walk = self.walk_over(true, &layout, &tensors.src, false);
+            let (reduce, partials) = self.reduce_statistics(&*walk, tensors, stats, workspace)?;
             dispatches.extend(reduce);
             let means = Some(stats);
             let derived = Derived { means, ..derived };

@@ -106,8 +106,9 @@ impl Planner<'_> {
         let by_row = Layout::from(problem.axes.by_row());
         let of_groups = workspace.reserve(groups.count.into())?;
         let stats = workspace.reserve(groups.channels_of_all().into())?;
+        let rows = self.walk_over(true, &by_row, &tensors.src, false);
         let (mut dispatches, partials) =
-            self.reduce_statistics(true, &by_row, tensors, of_groups, workspace)?;
+            self.reduce_statistics(&*rows, tensors, of_groups, workspace)?;
         let derived = Derived {
             means: Some(of_groups),
             ..problem.derived(tensors)
@@ -120,7 +121,8 @@ impl Planner<'_> {
             means: None,
             samples: groups.samples(),
         };
-        dispatches.extend(self.apply(true, &groups.layout, tensors, applied)?);
+        let walk = self.walk_over(true, &groups.layout, &tensors.src, false);
+        dispatches.extend(self.apply(&*walk, &groups.layout, tensors, applied)?);
         Ok(dispatches)
     }
 
@@ -145,10 +147,8 @@ impl Planner<'_> {
             true => self.pack_groups(groups, tensors, problem.epsilon, stats)?,
             false => vec![],
         };
-        let (reduce, partials) = match planes {
-            true => self.channels_first_reduce(layout, tensors, false, stats, workspace)?,
-            false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
-        };
+        let walk = self.walk_over(planes, layout, &tensors.src, false);
+        let (reduce, partials) = walk.reduce(tensors, stats, workspace)?;
         dispatches.extend(reduce);
         let (added, sums) = self.sums_of_channels(partials, workspace)?;
         dispatches.extend(added);
@@ -163,7 +163,7 @@ impl Planner<'_> {
             means: given.then_some(sums),
             samples: groups.samples(),
         };
-        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        dispatches.extend(self.apply(&*walk, layout, tensors, applied)?);
         Ok(dispatches)
     }
 }

@@ -45,7 +45,8 @@ impl Planner<'_> {
             samples: None,
         };
         let planes = layout.walks_planes(algorithm);
-        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        let walk = self.walk_over(planes, layout, &tensors.src, false);
+        dispatches.extend(self.apply(&*walk, layout, tensors, applied)?);
         Ok(Slice::whole(algorithm, dispatches))
     }
 }

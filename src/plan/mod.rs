@@ -29,6 +29,7 @@ mod slices;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod tests;
+mod walk;
 mod windows;
 mod workspace;
 

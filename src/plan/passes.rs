@@ -6,6 +6,7 @@ use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::slices::Slices;
 use super::tensors::{Applied, Tensors};
+use super::walk::Walk;
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::{Algorithm, Error, Profile, Tensor};
@@ -128,15 +129,15 @@ impl Planner<'_> {
     /// The elementwise pass over channels. One that writes a mask goes in the tensor's order.
     pub(super) fn apply(
         &self,
-        planes: bool,
+        walk: &dyn Walk,
         layout: &Layout,
         tensors: &Tensors,
         applied: Applied,
     ) -> Result<Vec<Dispatch>, Error> {
-        match (tensors.mask.is_some() && !self.body.is_gradient(), planes) {
-            (true, _) => self.flat_apply(layout, tensors, applied),
-            (false, true) => self.channels_first_apply(layout, tensors, applied),
-            (false, false) => self.channels_last_apply(layout, tensors, applied),
+        if tensors.mask.is_some() && !self.body.is_gradient() {
+            self.flat_apply(layout, tensors, applied)
+        } else {
+            walk.apply(tensors, applied)
         }
     }
 
