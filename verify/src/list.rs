@@ -159,6 +159,7 @@ batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/f32/two_shards
 batch_norm_backward/{3x5x7/ncx,9x7/nxc}/{relu/f32/exact,relu/f16/pooled,relu/residual/f16/exact,relu/residual/f32/pooled}
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
 batch_norm_inference/5x12/nxc/relu/{f32,f64}/infinite
+group_norm_forward/8x66x7x4x2/nxc/groups_2/relu/f32/software/infinite
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_{backward,forward}/{2x3x30003/ncx/channels_first,50011x3/nxc/channels_last}/relu/residual/{f32,f16}/window_unit=4096/alignment={512,65536}/windows=196608

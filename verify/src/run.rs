@@ -208,7 +208,7 @@ impl Case {
 
     /// Checks how far a value spreads from the start, the middle and the end of each input: whatever does not depend on
     /// it keeps its bits. Whatever becomes NaN in the reference is NaN if the value is NaN, and otherwise not finite.
-    /// For a finite value, everything is correct or not finite.
+    /// Everything else is correct or not finite, unless the value is NaN.
     async fn spread(
         &self,
         gpu: &GpuContext,
@@ -227,30 +227,43 @@ impl Case {
                     (true, DType::F64) => LARGE.powi(7),
                     _ => value,
                 };
-                let mut ill = inputs.to_vec();
-                for numbers in ill.iter_mut().filter(|n| n.tensor == victim.tensor) {
-                    numbers.set(index, value);
-                }
-                let got = self.results(gpu, &ill).await?;
-                let with = self.values.expected(&self.operation, &ill)?;
+                let ill = |value: f64| {
+                    let mut ill = inputs.to_vec();
+                    for numbers in ill.iter_mut().filter(|n| n.tensor == victim.tensor) {
+                        numbers.set(index, value);
+                    }
+                    ill
+                };
+                let got = self.results(gpu, &ill(value)).await?;
+                let with = self.values.expected(&self.operation, &ill(value))?;
+                // A ReLU hides that an infinity has come so far, but not a NaN.
+                let marked = match value.is_infinite() {
+                    true => self.values.expected(&self.operation, &ill(f64::NAN))?,
+                    false => with.clone(),
+                };
                 let name = victim.tensor.name();
                 let what = |fault: &str| Some(format!("{value} in {name} at {index}: {fault}"));
                 if let Some(fault) = &got.fault {
                     return Ok(what(fault));
                 }
-                let pairs = without.iter().zip(&with);
-                for (without, with) in pairs.filter(|(_, with)| with.tensor != Tensor::Mask) {
+                let pairs = without.iter().zip(with.iter().zip(&marked));
+                let pairs = pairs.filter(|(_, (with, _))| with.tensor != Tensor::Mask);
+                for (without, (with, marked)) in pairs {
                     let after: Vec<_> = with.dtype.values(got.bytes(with.tensor)).collect();
                     let before: Vec<_> = with.dtype.values(clean.bytes(with.tensor)).collect();
-                    let reached = with.values.iter().zip(&without.values);
+                    let is_reached = marked.values.iter().zip(&without.values);
+                    let is_reached =
+                        is_reached.map(|(marked, without)| marked.to_bits() != without.to_bits());
+                    let reached = with.values.iter().zip(is_reached);
                     let mut all = reached.zip(after.iter().zip(&before)).enumerate();
                     let is_wrong = |at: usize| with.error_at(got.bytes(with.tensor), at) > 1.0;
-                    let wrong = all.find(|(at, ((with, without), (after, before)))| {
-                        match with.to_bits() == without.to_bits() {
-                            true => after.to_bits() != before.to_bits(),
-                            false if value.is_nan() => with.is_nan() && !after.is_nan(),
-                            false if value.is_finite() => after.is_finite() && is_wrong(*at),
-                            false => with.is_nan() && after.is_finite(),
+                    let wrong = all.find(|(at, ((with, is_reached), (after, before)))| {
+                        if !is_reached {
+                            after.to_bits() != before.to_bits()
+                        } else if value.is_nan() {
+                            with.is_nan() && !after.is_nan()
+                        } else {
+                            after.is_finite() && (with.is_nan() || is_wrong(*at))
                         }
                     });
                     if let Some((at, (_, (after, _)))) = wrong {
