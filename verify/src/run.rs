@@ -236,7 +236,7 @@ impl Case {
                 };
                 let got = self.results(gpu, &ill(value)).await?;
                 let with = self.values.expected(&self.operation, &ill(value))?;
-                // A ReLU hides that an infinity has come so far, but not a NaN.
+                // A ReLU hides that an infinity has come so far, but not a NaN, which in turn changes no mask.
                 let marked = match value.is_infinite() {
                     true => self.values.expected(&self.operation, &ill(f64::NAN))?,
                     false => with.clone(),
@@ -251,9 +251,11 @@ impl Case {
                 for (without, (with, marked)) in pairs {
                     let after: Vec<_> = with.dtype.values(got.bytes(with.tensor)).collect();
                     let before: Vec<_> = with.dtype.values(clean.bytes(with.tensor)).collect();
-                    let is_reached = marked.values.iter().zip(&without.values);
-                    let is_reached =
-                        is_reached.map(|(marked, without)| marked.to_bits() != without.to_bits());
+                    let differs = |(a, b): (&f64, &f64)| a.to_bits() != b.to_bits();
+                    let is_marked = marked.values.iter().zip(&without.values).map(differs);
+                    let is_changed = with.values.iter().zip(&without.values).map(differs);
+                    let is_reached = is_marked.zip(is_changed);
+                    let is_reached = is_reached.map(|(marked, changed)| marked || changed);
                     let reached = with.values.iter().zip(is_reached);
                     let mut all = reached.zip(after.iter().zip(&before)).enumerate();
                     let is_wrong = |at: usize| with.error_at(got.bytes(with.tensor), at) > 1.0;
