@@ -1,6 +1,8 @@
 //! The steps that all passes have in common: slices, results, and the finished plan.
 
 use super::axes::Layout;
+use super::channels_first::Planes;
+use super::channels_last::ChannelsLast;
 use super::finish::{Partials, Route};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
@@ -101,6 +103,32 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
         all.retain(|tensor| has_halves || tensor.tensor != Tensor::Sums);
         planner.complete(algorithm, problem, all, &workspace, dispatches)
     })
+}
+
+impl<'a> Planner<'a> {
+    /// The walk over a layout, in planes or in rows of columns. The reduction of `one_pass` may write diff_src, too.
+    pub fn walk_over(
+        &self,
+        planes: bool,
+        layout: &'a Layout,
+        src: &'a Requirement,
+        one_pass: bool,
+    ) -> Box<dyn Walk + 'a> {
+        let planner = *self;
+        if planes {
+            return Box::new(Planes {
+                planner,
+                layout,
+                src,
+                one_pass,
+            });
+        }
+        Box::new(ChannelsLast {
+            planner,
+            layout,
+            src,
+        })
+    }
 }
 
 impl Planner<'_> {
