@@ -29,7 +29,9 @@ impl Bytes<'_> {
     }
 
     fn axes(&mut self) -> Vec<i64> {
-        (0..self.byte() % 10).map(|_| (self.byte() as i8).into()).collect()
+        (0..self.byte() % 10)
+            .map(|_| (self.byte() as i8).into())
+            .collect()
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -44,7 +46,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let axis = (bytes.byte() as i8).into();
     let norm = match bytes.byte() % 7 {
         0 => Norm::batch(format),
-        1 => Norm::Batch(Channels::Broadcast((0..bytes.byte() % 10).map(|_| bytes.size()).collect())),
+        1 => Norm::Batch(Channels::Broadcast(
+            (0..bytes.byte() % 10).map(|_| bytes.size()).collect(),
+        )),
         2 => Norm::group(bytes.size(), format),
         3 => Norm::instance(format),
         4 => Norm::layer(axis),
@@ -66,9 +70,18 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     };
     let [data, params, statistics] = [(); 3].map(|()| bytes.of(&DType::ALL));
     let types = DTypes::from((data, params)).with_statistics(statistics);
-    let residual = bytes.of(&[Residual::None, Residual::None, Residual::Before, Residual::After]);
+    let residual = bytes.of(&[
+        Residual::None,
+        Residual::None,
+        Residual::Before,
+        Residual::After,
+    ]);
     let (_, activation) = bytes.of(Activation::NAMES);
-    let epsilon = if bytes.byte() % 2 == 0 { 1e-5 } else { f64::from_bits(bytes.number()) };
+    let epsilon = if bytes.byte() % 2 == 0 {
+        1e-5
+    } else {
+        f64::from_bits(bytes.number())
+    };
     let operation = Operation::new(norm, pass, &shape, types)
         .with_epsilon(epsilon)
         .with_params(bytes.byte() % 2 == 0, bytes.byte() % 2 == 0)

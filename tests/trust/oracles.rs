@@ -119,16 +119,27 @@ fn samples_permuted(
     if samples < 2 || !moves || !tensors.iter().all(is_whole) {
         return Err(Fault::Refused);
     }
-    let [order, inverse] = order(draw, samples);
+    permuted(draw, subject, problem, results, samples, |values, order| {
+        if !is_split(&values.used, samples) {
+            return values.clone();
+        }
+        let sample: usize = values.used.shape[1..].iter().product();
+        moved(values, |i| order[i / sample] * sample + i % sample)
+    })
+}
+
+/// Compares results with those of inputs in another order, put back in order.
+fn permuted(
+    draw: &mut Draw,
+    subject: &Subject,
+    problem: &Problem,
+    results: &[Values],
+    count: usize,
+    permute: impl Fn(&Values, &[usize]) -> Values,
+) -> Result<(), Fault> {
+    let [order, inverse] = order(draw, count);
     let permuted = |all: &[Values], order: &[usize]| -> Vec<Values> {
-        let each = all.iter().map(|values| {
-            if !is_split(&values.used, samples) {
-                return values.clone();
-            }
-            let sample: usize = values.used.shape[1..].iter().product();
-            moved(values, |i| order[i / sample] * sample + i % sample)
-        });
-        each.collect()
+        all.iter().map(|values| permute(values, order)).collect()
     };
     let other = Problem {
         inputs: permuted(&problem.inputs, &order),
@@ -161,9 +172,13 @@ fn channels_permuted(
     if channels < 2 {
         return Err(Fault::Refused);
     }
-    let [order, inverse] = order(draw, channels);
-    let permuted = |all: &[Values], order: &[usize]| -> Vec<Values> {
-        let each = all.iter().map(|values| {
+    permuted(
+        draw,
+        subject,
+        problem,
+        results,
+        channels,
+        |values, order| {
             let inner = if values.used.tensor.is_data() {
                 plane
             } else {
@@ -173,15 +188,8 @@ fn channels_permuted(
                 let (row, channel) = (i / inner / channels, i / inner % channels);
                 (row * channels + order[channel]) * inner + i % inner
             })
-        });
-        each.collect()
-    };
-    let other = Problem {
-        inputs: permuted(&problem.inputs, &order),
-        ..problem.clone()
-    };
-    let got = permuted(&other.run(subject)?, &inverse);
-    close(results, &got, &problem.reference(), 2.0)
+        },
+    )
 }
 
 /// src and a given mean, in steps that f32 has exactly, and 4 more.

@@ -53,6 +53,7 @@
 //! | `gpu`, `software`, `tiny` | the [`Tuning`](wgpu_norm::Tuning) for that kind of adapter, or one that cuts small tensors like large ones |
 //! | `tile=64,max_binding=4096` | other fields of the [`Profile`](wgpu_norm::Profile) and its tuning |
 //! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all tensors; a gradient that writes diff_src over diff_dst |
+//! | `offset=3` | so many alignments before a buffer's first tensor; one, if none is given |
 //! | `halves`, `two_shards` | batch norm's gradient: [`Bound::record_reduce`](wgpu_norm::Bound::record_reduce) and [`record_apply`](wgpu_norm::Bound::record_apply), on all samples or on two parts whose sums are added; batch norm in training: the same on all samples, or on two parts whose statistics are put side by side |
 //! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs; with shader checks; with bindings of this many bytes |
 //! | `nan`, `infinite` | such a value, placed in each input in turn, changes only what depends on it |
