@@ -7,7 +7,7 @@ use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::rows_split::elementwise;
 use super::tensors::{Applied, Tensors};
-use super::workspace::{Region, Workspace};
+use super::workspace::Workspace;
 use super::{Binding, Dispatch, Phases, Planner, word};
 use crate::kernels::{Constant, ROWS_AT_ONCE};
 use crate::{Algorithm, Error, Tensor};
@@ -84,13 +84,18 @@ impl Planner<'_> {
         };
         let walk = &*self.walk_over(planes, layout, &tensors.src, one_pass);
         let stats = workspace.reserve(tensors.statistics.groups)?;
-        let means = workspace.reserve(tensors.statistics.groups)?;
+        let means = match batch {
+            true => Some(workspace.reserve(tensors.statistics.groups)?),
+            false => None,
+        };
         let mut dispatches = Vec::new();
         if grid.channels > 0 {
-            let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
-            let params: Vec<_> = tensors.params().copied().collect();
-            let pack = self.pack_statistics(tensors, &params, problem.epsilon, stats)?;
-            dispatches.extend(in_phases(all, pack));
+            if !empty {
+                let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
+                let params: Vec<_> = tensors.params().copied().collect();
+                let pack = self.pack_statistics(tensors, &params, problem.epsilon, stats)?;
+                dispatches.extend(in_phases(all, pack));
+            }
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
             } else {
@@ -106,9 +111,8 @@ impl Planner<'_> {
             let summed = Phases::WHOLE.with(Phases::REDUCE);
             dispatches.extend(in_phases(summed, groups));
             let derived = Derived {
-                operands: vec![tensors.results.clone()],
-                means: (batch && !empty).then_some(means),
-                ..Derived::of(grid.count())
+                means: means.filter(|_| !empty),
+                ..problem.derived(tensors)
             };
             let wanted = both || derived.means.is_some();
             dispatches.extend(self.finish_halves(&partials, &derived, wanted)?);
@@ -117,7 +121,7 @@ impl Planner<'_> {
             let applied = Applied {
                 src: batch || self.epilogue.is_recomputed(),
                 stats,
-                means: batch.then_some(means),
+                means,
                 samples: None,
             };
             let apply = self.apply(walk, layout, tensors, applied)?;
@@ -141,7 +145,7 @@ impl Planner<'_> {
         let (mut dispatches, of_columns) = match algorithm {
             _ if by_row.elements() == 0 => {
                 let parameters = word(problem.axes.parameters());
-                let none = Partials::none(parameters, Region { first: 0 });
+                let none = Partials::none(parameters, workspace.reserve(0)?);
                 (vec![], Some(none))
             }
             Algorithm::RowsInRegisters => {
@@ -174,15 +178,16 @@ impl Planner<'_> {
             by_row, tensors, ..
         } = problem;
         let split = self.split_rows(problem, direct);
+        let (params, mut dispatches) = self.row_params(tensors, elementwise(tensors), workspace)?;
         let stats = workspace.reserve(tensors.statistics.groups)?;
-        let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
-        let (params, pack) = self.row_params(tensors, elementwise(tensors), workspace)?;
-        dispatches.extend(pack);
+        let means = match split.has_means() {
+            true => Some(workspace.reserve(tensors.statistics.groups)?),
+            false => None,
+        };
+        dispatches.extend(self.pack_statistics(tensors, &[], epsilon, stats)?);
         let reduced = self.rows_reduce(&split, tensors, stats, params, workspace)?;
         dispatches.extend(reduced.dispatches);
-        let mut means = None;
         if let Some(of_rows) = reduced.of_rows {
-            means = Some(workspace.reserve(tensors.statistics.groups)?);
             let derived = Derived {
                 means,
                 ..Derived::of(by_row.inner.into())

@@ -252,7 +252,10 @@ impl Planner<'_> {
             fused,
             stats: workspace.reserve(records)?,
             means: has_means.then(|| workspace.reserve(records)).transpose()?,
-            of_rows: workspace.reserve(self.row_records(of, tensors, &columns))?,
+            of_rows: match self.row_records(of, tensors, &columns) {
+                0 => Region { first: 0 },
+                records => workspace.reserve(records)?,
+            },
             columns,
         };
         let reduced = !self.body.is_inference();

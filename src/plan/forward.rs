@@ -145,8 +145,8 @@ impl Planner<'_> {
             by_row, tensors, ..
         } = problem;
         let layout = Layout::from(*by_row);
-        let stats = workspace.reserve(by_row.channels.into())?;
         let (params, mut dispatches) = self.row_params(tensors, elementwise(tensors), workspace)?;
+        let stats = workspace.reserve(by_row.channels.into())?;
         if self.body.is_inference() {
             let epsilon = derived.scalars.epsilon;
             dispatches.extend(self.pack_statistics(tensors, &[], epsilon, stats)?);

@@ -21,7 +21,7 @@ use super::problem::Problem;
 use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
 use super::workspace::{Region, Workspace};
-use super::{Dispatch, Planner};
+use super::{Dispatch, Planner, word};
 use crate::{Algorithm, Error};
 
 /// The sums of the channels of all samples, as partial sums of the results: the gradients of a channel's parameters
@@ -56,10 +56,8 @@ impl Planner<'_> {
         let groups = &problem.axes.groups();
         let algorithm = self.choose_channels(problem, tensors)?;
         let dispatches = if problem.axes.elements() == 0 {
-            let none = Partials {
-                count: 0,
-                ..of_all_samples(problem, groups, workspace.reserve(0)?)
-            };
+            let results = tensors.results.iter().map(|r| r.elements).max();
+            let none = Partials::none(word(results.unwrap_or(0)), workspace.reserve(0)?);
             self.finish_written(none, tensors, problem, running, workspace)?
         } else if algorithm == Algorithm::FusedChannelsFirst {
             self.fused_groups(problem, groups, tensors, running, workspace)?
@@ -105,7 +103,6 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let by_row = Layout::from(problem.axes.by_row());
         let of_groups = workspace.reserve(groups.count.into())?;
-        let stats = workspace.reserve(groups.channels_of_all().into())?;
         let rows = self.walk_over(true, &by_row, &tensors.src, false);
         let (mut dispatches, partials) =
             self.reduce_statistics(&*rows, tensors, of_groups, workspace)?;
@@ -114,6 +111,7 @@ impl Planner<'_> {
             ..problem.derived(tensors)
         };
         dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
+        let stats = workspace.reserve(groups.channels_of_all().into())?;
         dispatches.push(self.spread_statistics(groups, tensors, of_groups, stats)?);
         let applied = Applied {
             src: true,

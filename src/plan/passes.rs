@@ -4,7 +4,7 @@ use super::axes::Layout;
 use super::channels_first::Planes;
 use super::channels_last::ChannelsLast;
 use super::finish::{Partials, Route};
-use super::problem::{Family, Problem};
+use super::problem::Problem;
 use super::rounds::RunningSums;
 use super::slices::Slices;
 use super::tensors::{Applied, Tensors};
@@ -61,10 +61,6 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
     };
     planner.in_slices(slices, &tensors, |slices| {
         let mut workspace = Workspace::new(problem.types.data.accumulator());
-        if problem.family == Family::Rows && problem.body.is_gradient() {
-            // A region for the sums of columns of no rows.
-            workspace.reserve(0)?;
-        }
         let mut running = None;
         if tensors.param_grads() && !slices.own_parameters {
             let parameters = word(problem.axes.parameters());

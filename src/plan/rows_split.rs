@@ -37,6 +37,11 @@ pub(crate) struct SplitRows {
 }
 
 impl SplitRows {
+    /// Whether the sums of rows are added up by a dispatch of their own.
+    pub fn has_means(&self) -> bool {
+        partials_per_row(&self.rows, self.threads_per_partial) > 1
+    }
+
     /// Sums of each column that a split of the rows leaves.
     fn partials_of_a_split(&self) -> u64 {
         match self.walk.add_thread_rows {
