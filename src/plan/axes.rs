@@ -1,13 +1,18 @@
 //! The views that traversals have of a problem's axes: planes and rows of channels, groups of channels, rows.
 
-use super::word;
-use crate::Algorithm;
+use super::sizes::word;
 use crate::geometry::MAX_RANK;
+use crate::kernels::{GeneralSizes, GroupSizes};
 use crate::operation::{Axis, Channels, Norm, Operation};
 
 /// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: for a small
 /// tensor, or for planes of 8 elements or more that are channels of their own.
 const SHORT_PLANE: u32 = 32;
+
+/// Planes of this many elements or more are fused whatever `SHORT_PLANE` says, where each is a channel of its own: if
+/// they were read as columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times
+/// the time).
+pub(crate) const LONE_PLANE: u32 = 8;
 
 /// A tensor whose channel index is the middle one of three: element (n, c, x) is at
 /// (n · channels + c) · inner + x.
@@ -27,6 +32,11 @@ impl Grid {
     /// Elements in a channel.
     pub fn count(&self) -> u64 {
         u64::from(self.outer) * u64::from(self.inner)
+    }
+
+    /// Whether planes are long enough to be read as planes; otherwise they are read as rows of columns.
+    pub fn has_planes(&self) -> bool {
+        self.inner >= SHORT_PLANE
     }
 
     /// The number of planes, each the consecutive elements of one channel at one outer index.
@@ -75,16 +85,14 @@ impl GeneralAxes {
 }
 
 impl Layout {
-    /// Whether planes are long enough to be read as planes; otherwise they are read as rows of columns.
-    pub fn has_planes(&self) -> bool {
-        self.grid.inner >= SHORT_PLANE
-    }
-
-    /// Whether an algorithm walks planes; otherwise it walks rows of columns.
-    pub fn walks_planes(&self, algorithm: Algorithm) -> bool {
-        match &self.general {
-            Some(general) => !general.keeps_last,
-            None => algorithm == Algorithm::ChannelsFirst,
+    /// The uniforms that describe general axes.
+    pub fn sizes(&self) -> GeneralSizes {
+        let general = self.general.as_ref();
+        GeneralSizes {
+            axes: general
+                .map_or([1; MAX_RANK], |general| general.sizes)
+                .into(),
+            kept_axes: general.map_or(0, |general| general.kept),
         }
     }
 }
@@ -123,6 +131,19 @@ impl Default for MixedAxes {
 }
 
 impl Groups {
+    /// The uniforms that describe them.
+    pub fn sizes(&self) -> GroupSizes {
+        let mixed = self.mixed.unwrap_or_default();
+        GroupSizes {
+            group_channels: self.group_channels,
+            statistics: self.count,
+            parameters: self.channels,
+            axes: mixed.sizes.into(),
+            statistics_axes: mixed.statistics,
+            parameter_axes: mixed.parameters,
+        }
+    }
+
     /// The number of channels of all samples.
     pub fn channels_of_all(&self) -> u32 {
         self.layout.grid.channels

@@ -1,8 +1,8 @@
 //! A problem to plan: an operation as the axes of src, each with two flags, and what is computed over them.
 
-use super::Requirement;
-use super::axes::{Axes, ByColumn};
-use super::finish::{Derived, sums_elements};
+use super::axes::Axes;
+use super::dispatch::Requirement;
+use super::sizes::word;
 use super::tensors::{self, Tensors, mask};
 use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
@@ -16,7 +16,19 @@ pub(crate) enum Family {
     Channels,
     Groups,
     Rows,
-    Columns(ByColumn),
+    Columns,
+}
+
+impl Family {
+    /// The operators of the family, for errors.
+    pub fn operators(self) -> &'static str {
+        match self {
+            Self::Channels => "batch norm",
+            Self::Groups => "group and instance norm",
+            Self::Rows => "layer and RMS norm",
+            Self::Columns => "norms over columns",
+        }
+    }
 }
 
 /// An operation as plans see it.
@@ -63,7 +75,7 @@ impl Problem {
         let are_rows = axes.are_rows() || axes.rows_of_a_sample().is_some();
         let (family, body) = match (as_rows, axes.by_column()) {
             (Some(of_rows), _) if are_rows => (Family::Rows, of_rows),
-            (Some(of_rows), Some(of)) => (Family::Columns(of), of_rows),
+            (Some(of_rows), Some(_)) => (Family::Columns, of_rows),
             _ if operation.norm.is_over_rows() => (Family::Rows, body),
             _ if matches!(operation.norm, Norm::Batch(_)) => (Family::Channels, body),
             _ => (Family::Groups, body),
@@ -91,7 +103,7 @@ impl Problem {
     pub fn separate_lines(&self) -> u64 {
         match self.family {
             Family::Rows | Family::Groups => self.axes.separate_lines(),
-            Family::Channels | Family::Columns(_) => 1,
+            Family::Channels | Family::Columns => 1,
         }
     }
 
@@ -109,7 +121,7 @@ impl Problem {
     }
 
     /// Whether it may be recorded in two halves, with the sums between them.
-    fn has_halves(&self) -> bool {
+    pub fn has_halves(&self) -> bool {
         self.family == Family::Channels && !self.is_inference()
     }
 
@@ -177,24 +189,23 @@ impl Problem {
             epsilon: self.epsilon,
             running_weight: self.running.map_or(0.0, |update| update.weight),
             running_correction: f64::from(u8::from(self.running.is_some_and(unbiased))),
-            ..Derived::of(self.axes.count()).scalars
+            inverse_count: 1.0 / f64::from(word(self.axes.count()).max(1)),
         }
     }
 
-    /// The results of each channel, group, row or column.
-    pub fn derived(&self, tensors: &Tensors) -> Derived {
-        let operands = result_operands(tensors);
-        match self.family == Family::Rows && self.body.is_gradient() {
-            true => Derived {
-                operands,
-                ..Derived::of(self.axes.lines())
-            },
-            false => Derived {
-                operands,
-                scalars: self.scalars(),
-                ..Derived::of(self.axes.count())
-            },
-        }
+    /// Whether sums are taken: not where statistics are given, or are constants and no parameter's gradient is wanted.
+    pub fn has_sums(&self, tensors: &Tensors) -> bool {
+        !self.is_inference() && (!self.by_constants() || tensors.param_grads())
+    }
+
+    /// Whether diff_src does not need the sums that are taken.
+    pub fn needs_no_sums(&self, tensors: &Tensors) -> bool {
+        self.by_constants() && tensors.param_grads()
+    }
+
+    /// Whether a gradient has means of sums.
+    pub fn has_means(&self) -> bool {
+        self.body.is_gradient() && !self.by_constants()
     }
 
     /// Why no kernel can do it in one dispatch, if none can.
@@ -209,19 +220,11 @@ impl Problem {
     }
 }
 
-/// The results, with the parameters that they follow from: a line for each gradient where there is a gate.
-fn result_operands(tensors: &Tensors) -> Vec<Vec<Requirement>> {
-    let Some(gate) = tensors.gate.filter(|_| tensors.param_grads()) else {
-        return vec![tensors.results.clone()];
-    };
-    let line = |result: &Requirement| match result.tensor {
-        Tensor::DiffGate => tensors
-            .gamma
-            .into_iter()
-            .chain(tensors.beta)
-            .chain([*result])
-            .collect(),
-        _ => vec![gate, *result],
-    };
-    tensors.results.iter().map(line).collect()
+/// Elements of the buffer `sums`: two sums of each channel, then the number of their elements; or a record of each
+/// channel and each shard.
+pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
+    match body.pairs() {
+        true => 2 * channels + 1,
+        false => 4 * channels * u64::from(shards.count),
+    }
 }

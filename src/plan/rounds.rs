@@ -1,9 +1,12 @@
 //! Reductions in rounds: where there is no room for the partial sums of all splits, those of some splits are added up
 //! before the next ones overwrite them.
 
-use super::finish::Partials;
+use super::dispatch::Dispatch;
+use super::limits::{MAX_SEQUENTIAL, check_dispatches};
+use super::planner::Planner;
+use super::sizes::{div_ceil, word};
+use super::stages::finish::Partials;
 use super::workspace::{Region, Workspace};
-use super::{Dispatch, MAX_SEQUENTIAL, Planner, check_dispatches, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
 
@@ -80,7 +83,7 @@ impl Planner<'_> {
         let count = div_ceil(rounds.splits, round);
         let mut sums = self.running_sums(partials(region, 1).channels, count, workspace)?;
         let mut dispatches = Vec::new();
-        let before_subtotals = workspace.clone();
+        let before_subtotals = *workspace;
         let mut first = 0;
         while first < rounds.splits {
             let end = (first + round).min(rounds.splits);
@@ -89,7 +92,7 @@ impl Planner<'_> {
             };
             dispatches.extend(reduce(before, first..end)?);
             // The subtotals of all rounds share one region.
-            let mut scratch = before_subtotals.clone();
+            let mut scratch = before_subtotals;
             dispatches.extend(self.add_up(
                 &mut sums,
                 partials(region, end - first),

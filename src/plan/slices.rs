@@ -1,33 +1,39 @@
-//! Plans rows or samples some at a time, where a binding has no room for all of them, or for their records in the
-//! workspace.
+//! Plans an operation: at once, or some rows or samples at a time, where a binding has no room for all of them, or for
+//! their records in the workspace.
 //!
 //! A slice of them is planned as a tensor of its own, whose operands are bound from the slice's first row or sample on.
 //! All slices use the same workspace, one after another. Sums of parameters that all slices share have a region before
-//! it, where each slice's sums are added in order. So the bits of these sums depend on the number of slices, which follows from the
-//! shape and the profile.
+//! it, where each slice's sums are added in order. So the bits of these sums depend on the number of slices, which
+//! follows from the shape and the profile.
 
-use super::rounds::{ROUNDS, RunningSums};
+use super::Plan;
+use super::assemble::assemble;
+use super::derived::Derived;
+use super::dispatch::{Dispatch, Phases, Requirement};
+use super::limits::{MAX_SEQUENTIAL, check_dispatches};
+use super::planner::Planner;
+use super::problem::Problem;
+use super::rounds::ROUNDS;
+use super::sizes::{div_ceil, word};
+use super::stages::finish::Route;
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Plan, Planner, Requirement, check_dispatches, div_ceil};
 use crate::profile::{MAX_BINDING, MAX_WINDOW};
-use crate::{Error, Tensor};
+use crate::{Algorithm, Error, Profile, Tensor};
 
 /// The number of rows or samples, and of those that are planned at a time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slices {
-    pub lines: u64,
-    pub at_once: u64,
+struct Slices {
+    lines: u64,
+    at_once: u64,
     /// Whether each row or sample has parameters of its own.
-    pub own_parameters: bool,
-    /// Whether they also make windows shorter: those of the whole tensor cannot be short, or would not change sums.
-    pub for_windows: bool,
+    own_parameters: bool,
 }
 
 impl Slices {
     /// Whether there are several.
-    pub fn several(&self) -> bool {
+    fn several(&self) -> bool {
         self.at_once < self.lines
     }
 
@@ -45,100 +51,181 @@ impl Slices {
             _ => of_a_line(tensor.elements) * 8 * tensor.dtype.size(),
         }
     }
-}
 
-impl Planner<'_> {
-    /// A plan for all rows or samples: in the given slices, or where those do not fit a binding, in as few as do.
-    pub fn in_slices(
-        &self,
-        slices: Slices,
-        tensors: &Tensors,
-        plan: impl Fn(Slices) -> Result<Plan, Error>,
-    ) -> Result<Plan, Error> {
-        let lines = slices.lines;
-        if lines <= 1 {
-            return plan(slices);
-        }
-        // Slices of a multiple of this many lines begin at aligned positions of all tensors.
-        let bits = 8 * alignment(self.profile);
+    /// A number of lines of which slices of a multiple begin at aligned positions of all tensors.
+    fn unit(&self, profile: &Profile, tensors: &Tensors) -> u64 {
+        let bits = 8 * alignment(profile);
         let all = tensors.all();
-        let is_aligned = |lines_of_a_slice: &u64| {
+        let is_aligned = |lines: &u64| {
             let mut each = all
                 .iter()
-                .map(|tensor| slices.bits_of_a_line(tensors, tensor));
-            each.all(|of_a_line| (of_a_line * lines_of_a_slice).is_multiple_of(bits))
+                .map(|tensor| self.bits_of_a_line(tensors, tensor));
+            each.all(|of_a_line| (of_a_line * lines).is_multiple_of(bits))
         };
         let mut powers = (0..=bits.ilog2()).map(|power| 1 << power);
-        let unit = powers.find(is_aligned).unwrap_or(bits);
-        let mut at_once = slices.at_once.next_multiple_of(unit).min(lines);
-        loop {
-            let slices = Slices { at_once, ..slices };
-            // Two slices show whether all fit.
-            let some = lines.min(2 * at_once);
-            let mut planned = plan(Slices {
+        powers.find(is_aligned).unwrap_or(bits)
+    }
+}
+
+/// The plan of an operation, in as few slices as fit.
+pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
+    let tensors = problem.tensors();
+    let planner = Planner::new(profile, problem, &tensors);
+    let lines = problem.separate_lines();
+    let own_parameters = problem.axes.have_own_parameters();
+    let slices = Slices {
+        lines,
+        at_once: samples_at_once(&planner).min(lines),
+        own_parameters,
+    };
+    if lines <= 1 {
+        return plan_slices(planner, slices);
+    }
+    // Windows of the whole tensor cannot be short where slices would change sums.
+    let for_windows = own_parameters || problem.axes.layout().general.is_some();
+    let is_cured =
+        |limit| [MAX_BINDING, ROUNDS].contains(&limit) || (limit == MAX_WINDOW && for_windows);
+    let unit = slices.unit(profile, &tensors);
+    let mut at_once = slices.at_once.next_multiple_of(unit).min(lines);
+    loop {
+        let slices = Slices { at_once, ..slices };
+        // Two slices show whether all fit.
+        let some = lines.min(2 * at_once);
+        let mut planned = plan_slices(
+            planner,
+            Slices {
                 lines: some,
                 ..slices
-            });
-            if planned.is_ok() && some < lines {
-                planned = plan(slices);
+            },
+        );
+        if planned.is_ok() && some < lines {
+            planned = plan_slices(planner, slices);
+        }
+        match planned {
+            Err(Error::Limit { limit, .. }) if at_once > unit && is_cured(limit) => {
+                at_once = at_once.div_ceil(2).next_multiple_of(unit);
             }
-            let is_cured = |limit| {
-                [MAX_BINDING, ROUNDS].contains(&limit)
-                    || (limit == MAX_WINDOW && slices.for_windows)
+            planned => return planned,
+        }
+    }
+}
+
+/// Samples with parameters of their own whose rows are planned at once: as many as leave few partial sums.
+fn samples_at_once(planner: &Planner<'_>) -> u64 {
+    let (axes, tensors) = (&planner.problem.axes, planner.tensors);
+    let columns = axes.count();
+    let Some(rows) = axes.rows_of_a_sample() else {
+        return u64::MAX;
+    };
+    let of_a_split = match (tensors.param_grads(), columns.is_multiple_of(4)) {
+        (false, _) => 0,
+        (true, true) => columns / 2,
+        (true, false) => 4 * columns,
+    };
+    let samples = (axes.parameters() / columns.max(1)).max(1);
+    let of_a_sample =
+        of_a_split * div_ceil(rows, MAX_SEQUENTIAL) + planner.copied_params() / samples;
+    (planner.few_records() / of_a_sample.max(1)).max(1)
+}
+
+fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Error> {
+    let Planner {
+        profile,
+        problem,
+        tensors,
+        ..
+    } = planner;
+    let mut workspace = Workspace::new(planner.data.accumulator());
+    let mut running = None;
+    if slices.several() && tensors.param_grads() && !slices.own_parameters {
+        let parameters = word(problem.axes.parameters());
+        running = Some(planner.running_sums(parameters, slices.count(), &mut workspace)?);
+    }
+    let mut algorithm = Algorithm::General;
+    let mut has_halves = false;
+    let mut dispatches = Vec::new();
+    let before = workspace;
+    for slice in 0..slices.count() {
+        let first = slice * slices.at_once;
+        let mut own = before;
+        let mut assembled = if slices.several() {
+            let problem = problem.of_lines(slices.at_once.min(slices.lines - first));
+            let tensors = problem.tensors();
+            let planner = Planner {
+                is_slice: true,
+                ..Planner::new(profile, &problem, &tensors)
             };
-            match planned {
-                Err(Error::Limit { limit, .. }) if at_once > unit && is_cured(limit) => {
-                    at_once = at_once.div_ceil(2).next_multiple_of(unit);
-                }
-                planned => return planned,
+            assemble(planner, &mut running, &mut own)?
+        } else {
+            assemble(planner, &mut running, &mut own)?
+        };
+        workspace.grow_to(&own);
+        (algorithm, has_halves) = (assembled.algorithm, assembled.has_halves);
+        if first > 0 {
+            shift(&mut assembled.dispatches, first, &slices, tensors);
+        }
+        dispatches.append(&mut assembled.dispatches);
+        // Every slice has a dispatch.
+        let left = slices.count() - slice - 1;
+        check_dispatches(dispatches.len() as u64 + left)?;
+    }
+    if let Some(running) = &running {
+        let derived = Derived::of_results(problem, tensors);
+        let finish = planner.finish(&planner.total(running), &derived, Route::Whole)?;
+        dispatches.extend(finish.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)));
+    }
+    let mut all = tensors.all();
+    all.retain(|tensor| has_halves || tensor.tensor != Tensor::Sums);
+    complete(planner, algorithm, all, &workspace, dispatches)
+}
+
+/// Binds a slice's dispatches from its first row or sample on.
+fn shift(dispatches: &mut [(Phases, Dispatch)], first: u64, slices: &Slices, tensors: &Tensors) {
+    let all = tensors.all();
+    for binding in dispatches
+        .iter_mut()
+        .flat_map(|(_, dispatch)| &mut dispatch.bindings)
+    {
+        let tensor = all.iter().find(|one| one.tensor == binding.tensor);
+        let bits = tensor.map_or(0, |tensor| slices.bits_of_a_line(tensors, tensor));
+        binding.shift(first * bits / 8);
+    }
+}
+
+/// The plan, checked.
+fn complete(
+    planner: Planner<'_>,
+    algorithm: Algorithm,
+    tensors: Vec<Requirement>,
+    workspace: &Workspace,
+    mut dispatches: Vec<(Phases, Dispatch)>,
+) -> Result<Plan, Error> {
+    let profile = planner.profile;
+    let (mut halves_workspace_bytes, mut workspace_bytes) = (0, 0);
+    for (phases, dispatch) in &mut dispatches {
+        let bindings = dispatch.bindings.iter_mut();
+        for binding in bindings.filter(|bound| bound.tensor == Tensor::Workspace) {
+            halves_workspace_bytes = workspace.bytes();
+            binding.bytes = 0..halves_workspace_bytes;
+            if phases.meets(Phases::WHOLE) {
+                workspace_bytes = halves_workspace_bytes;
             }
         }
     }
-
-    /// The dispatches of all slices. `plan` returns those of a slice with a number of rows or samples.
-    pub fn each_slice(
-        &self,
-        slices: Slices,
-        tensors: &Tensors,
-        workspace: &mut Workspace,
-        mut plan: impl FnMut(u64, &mut Workspace) -> Result<Vec<(Phases, Dispatch)>, Error>,
-    ) -> Result<Vec<(Phases, Dispatch)>, Error> {
-        let all = tensors.all();
-        let before = workspace.clone();
-        let mut dispatches = Vec::new();
-        for slice in 0..slices.count() {
-            let first = slice * slices.at_once;
-            let mut own = before.clone();
-            let mut of_slice = plan(slices.at_once.min(slices.lines - first), &mut own)?;
-            workspace.grow_to(&own);
-            for binding in of_slice.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
-                let tensor = all.iter().find(|r| r.tensor == binding.tensor);
-                let bits = tensor.map_or(0, |r| slices.bits_of_a_line(tensors, r));
-                let skipped = first * bits / 8;
-                binding.shift(skipped);
-            }
-            dispatches.extend(of_slice);
-            // Every slice has a dispatch.
-            let left = slices.count() - slice - 1;
-            check_dispatches(dispatches.len() as u64 + left)?;
-        }
-        Ok(dispatches)
-    }
-
-    /// A region to which the slices' sums of `channels` channels are added, if there are several slices.
-    pub fn sums_of_slices(
-        &self,
-        slices: Slices,
-        channels: u32,
-        workspace: &mut Workspace,
-    ) -> Result<Option<RunningSums>, Error> {
-        match slices.several() {
-            true => Ok(Some(self.running_sums(
-                channels,
-                slices.count(),
-                workspace,
-            )?)),
-            false => Ok(None),
-        }
-    }
+    let plan = Plan {
+        body: planner.body,
+        algorithm,
+        types: planner.problem.types,
+        tensors,
+        halves_workspace_bytes,
+        workspace_bytes,
+        word_bits: profile.word_bits(),
+        f16_encoder: profile.f16_encoder,
+        dispatches,
+    };
+    check_dispatches(plan.dispatches.len() as u64)?;
+    plan.check_bindings(profile.max_binding)?;
+    plan.check_buffers(profile.max_storage_buffers)?;
+    plan.check_iterations()?;
+    Ok(plan)
 }

@@ -1,9 +1,7 @@
 //! The tensors of a plan.
 
-use super::axes::Samples;
+use super::dispatch::{Binding, Requirement};
 use super::windows::Window;
-use super::workspace::Region;
-use super::{Binding, Requirement};
 use crate::{DType, Tensor};
 use std::ops::Range;
 
@@ -124,7 +122,7 @@ impl Tensors {
     }
 
     /// gamma and beta, if they matter to elements, and gate.
-    pub fn params(&self) -> impl Iterator<Item = &Requirement> {
+    pub fn params(&self) -> impl Iterator<Item = &Requirement> + Clone {
         self.gamma
             .as_ref()
             .into_iter()
@@ -142,36 +140,16 @@ impl Tensors {
         self.results.iter().map(Binding::whole)
     }
 
+    /// The statistics that a forward pass writes.
+    pub fn written_statistics(&self) -> impl Iterator<Item = &Requirement> {
+        let results = self.results.iter();
+        results.filter(|result| result.tensor.is_statistic())
+    }
+
     /// Whether the parameter gradients are wanted.
     pub fn param_grads(&self) -> bool {
         self.results
             .iter()
             .any(|output| matches!(output.tensor, Tensor::DiffGamma | Tensor::DiffGate))
-    }
-}
-
-/// All that the elementwise pass over channels depends on besides the tensors.
-#[derive(Clone, Copy)]
-pub(crate) struct Applied {
-    /// Whether src is read: it is not where a gradient treats statistics as constants, unless the activation needs it.
-    pub src: bool,
-    /// Records of channels.
-    pub stats: Region,
-    /// Records that complete those.
-    pub means: Option<Region>,
-    /// The sizes by which elements find their channels, where the channels of each sample alternate.
-    pub samples: Option<Samples>,
-}
-
-impl Applied {
-    /// The bindings of its kernels in a window.
-    pub fn bindings(&self, tensors: &Tensors, window: &Window) -> Vec<Binding> {
-        let inputs = tensors.inputs.iter();
-        let read = inputs.filter(|one| one.tensor != Tensor::Src || self.src);
-        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
-        bindings.extend(tensors.mask.as_ref().map(|mask| window.bind_mask(mask)));
-        bindings.push(Binding::workspace());
-        bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
-        bindings
     }
 }

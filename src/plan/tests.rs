@@ -6,15 +6,28 @@ mod dump;
 mod networks;
 mod statistics;
 
-use super::*;
+use super::axes::Grid;
+use super::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS};
+use super::planner::Planner;
+use super::{Binding, Dispatch, Plan, Problem};
 use crate::geometry::MAX_ELEMENTS;
-use crate::kernels::{Body, Value};
+use crate::kernels::{Constant, Kernel, Value};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::{
-    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, Pass, Residual,
-    Shards, Through, Tuning,
+    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error,
+    F16Encoder, Forward, Norm, Operation, Pass, Profile, Residual, Shards, Tensor, Through, Tuning,
 };
 use std::collections::HashMap;
+
+/// Asks the planner of an operation.
+pub(crate) fn with_planner<T>(
+    profile: &Profile,
+    operation: &Operation,
+    ask: impl FnOnce(Planner<'_>) -> T,
+) -> T {
+    let problem = Problem::new(operation);
+    ask(Planner::new(profile, &problem, &problem.tensors()))
+}
 
 /// A small generator of random numbers, the same on every machine.
 pub(crate) struct Random(pub u64);
@@ -623,13 +636,11 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
         ..software.clone()
     };
     let vec4s = |profile: &Profile, data, elements| {
-        let planner = Planner {
-            profile,
-            body: Body::Gradient,
-            data,
-            epilogue: crate::kernels::Epilogue::default(),
-        };
-        planner.vector_vec4s(elements)
+        let norm = Norm::batch(DataFormat::Ncx);
+        let operation = Operation::new(norm, Backward::default(), &[2, 4, 8], data);
+        with_planner(profile, &operation, |planner| {
+            planner.vector_vec4s(elements)
+        })
     };
     use DType::{Bf16, F16, F32, F64};
     for (profile, wide) in [
@@ -873,4 +884,29 @@ fn millions_of_channels_are_fused_without_halves() {
     assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);
     assert_eq!(plan.halves_workspace_bytes, 0);
     assert_eq!(plan.requirement(Tensor::Sums), None);
+}
+
+/// If tensors leave room in a binding, their workspace fits one.
+#[test]
+fn a_workspace_fits_where_its_tensor_does() {
+    for (shape, params, data) in [
+        // Fewer outer indices than fill whole vectors.
+        (&[1, 300_001, 7][..], &[1, 300_001, 1][..], DType::F32),
+        (&[1, 100_001, 31], &[1, 100_001, 1], DType::F32),
+        (&[1, 1_000_000, 8], &[1, 1_000_000, 1], DType::F32),
+        // Axes that do not fold: planes of single elements, and rows of a million.
+        (&[1024, 60, 1025], &[1024, 1, 1025], DType::F16),
+        (&[2, 14, 1 << 20], &[2, 1, 1 << 20], DType::F16),
+    ] {
+        for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+            let profile = Profile {
+                tuning,
+                ..Profile::usual()
+            };
+            let norm = Norm::Batch(Channels::Broadcast(params.to_vec()));
+            let operation = Operation::new(norm, Backward::default(), shape, data);
+            let plan = operation.planned(&profile);
+            assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());
+        }
+    }
 }

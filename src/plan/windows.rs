@@ -1,8 +1,10 @@
 //! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that were fixed before: a
 //! window never changes which elements are added in which order.
 
-use super::{Binding, Dispatch, MOST_DISPATCHES, Planner, Requirement, check_dispatches, word};
-use crate::kernels::{Describe, TileRange};
+use super::dispatch::{Binding, Requirement};
+use super::limits::{MOST_DISPATCHES, check_dispatches};
+use super::sizes::word;
+use crate::kernels::TileRange;
 use crate::{Error, Profile};
 use std::ops::Range;
 
@@ -48,7 +50,7 @@ impl Window {
     }
 
     /// The uniforms that describe a dispatch's tiles of a tensor.
-    fn tile_range(&self, tensor: &Requirement, workgroups: [u32; 2]) -> TileRange {
+    pub fn tile_range(&self, tensor: &Requirement, workgroups: [u32; 2]) -> TileRange {
         TileRange {
             first_tile: word(self.tiles.start),
             end_tile: word(self.tiles.end),
@@ -73,26 +75,6 @@ pub(crate) trait Share {
 impl Share for Window {
     fn window(&self) -> &Window {
         self
-    }
-}
-
-impl Planner<'_> {
-    /// A dispatch of a kernel for each share of src, with what `describe` says that it binds, and its uniforms.
-    pub fn over<K: Describe + Copy, S: Share>(
-        &self,
-        shares: &[S],
-        src: &Requirement,
-        (kernel, workgroup_size): (K, u32),
-        describe: impl Fn(&S, TileRange) -> (Vec<Binding>, K::Uniforms),
-    ) -> Result<Vec<Dispatch>, Error> {
-        let dispatch = |share: &S| {
-            let window = share.window();
-            let workgroups = self.workgroups(window.tiles.end - window.tiles.start)?;
-            let range = window.tile_range(src, workgroups);
-            let (bindings, uniforms) = describe(share, range);
-            Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
-        };
-        shares.iter().map(dispatch).collect()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Lays out the workspace: records of four reals, in regions one after another.
 
+use super::sizes::word;
 use crate::profile::MAX_BINDING;
 use crate::{DType, Error};
 
 /// Hands out regions of the workspace.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Workspace {
     records: u64,
     record_bytes: u64,
@@ -30,9 +31,7 @@ impl Workspace {
         // Whole multiples of 16 records keep every region aligned to 256 bytes.
         self.records = first.saturating_add(records.max(1)).next_multiple_of(16);
         match u32::try_from(self.records) {
-            Ok(_) => Ok(Region {
-                first: super::word(first),
-            }),
+            Ok(_) => Ok(Region { first: word(first) }),
             // No profile allows bindings of more bytes than that, let alone records.
             Err(_) => Err(Error::Limit {
                 what: "the workspace".to_owned(),

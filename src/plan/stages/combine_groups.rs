@@ -1,31 +1,43 @@
 //! The dispatch that combines the sums of a group's channels.
 
-use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
-use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, Planner, div_ceil, group_sizes, threads, word};
 use crate::Error;
-use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
-
-use super::tensors::Tensors;
+use crate::kernels::{CombineGroups, CombineGroupsUniforms, TIER};
+use crate::plan::axes::{Groups, MixedAxes};
+use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::planner::Planner;
+use crate::plan::problem::Problem;
+use crate::plan::sizes::{div_ceil, threads, word};
+use crate::plan::workspace::{Region, Workspace};
 
 /// The most channels whose sums an invocation adds up.
 const MOST_CHANNELS: u64 = 128 * TIER;
 
-/// Records of the workspace, one for each channel of all samples.
-#[derive(Clone, Copy)]
-pub(super) struct ChannelRecords {
-    /// The coefficients known before the sums.
-    pub stats: Region,
-    /// The sums; later, in their place, the records that the elementwise pass needs.
-    pub sums: Region,
+/// The sums of the channels of all samples, as partial sums of the results: the gradients of a channel's parameters
+/// have one for each sample, the statistics of a group one for each of its channels.
+pub(crate) fn sums_of_all_samples(problem: &Problem, sums: Region) -> Partials {
+    let groups = problem.axes.groups();
+    let (channels, group_channels) = (groups.channels, groups.group_channels);
+    let mixed = |results: fn(MixedAxes) -> u32| groups.mixed.map(|axes| (axes, results(axes)));
+    if problem.body.is_gradient() {
+        Partials {
+            mixed: mixed(|axes| axes.parameters),
+            ..Partials::plain(sums, channels, problem.axes.lines(), channels.into())
+        }
+    } else {
+        Partials {
+            channel_stride: group_channels.into(),
+            mixed: mixed(|axes| axes.statistics),
+            ..Partials::plain(sums, groups.count, group_channels.into(), 1)
+        }
+    }
 }
 
 impl Planner<'_> {
     /// The sums of each channel, in a record of their own: those that a reduction left, or the totals of its partial
     /// sums.
-    pub(super) fn sums_of_channels(
+    pub fn sums_of_channels(
         &self,
         partials: Partials,
         workspace: &mut Workspace,
@@ -39,12 +51,13 @@ impl Planner<'_> {
         Ok((dispatches, sums))
     }
 
-    pub(super) fn combine_groups(
+    /// Combines them to the records that the elementwise pass needs, in the place of `sums`. `stats` are the records that
+    /// are known before the sums.
+    pub fn combine_groups(
         &self,
         groups: &Groups,
-        tensors: &Tensors,
-        records: ChannelRecords,
-        scalars: Scalars,
+        stats: Region,
+        sums: Region,
     ) -> Result<Dispatch, Error> {
         let channels = u64::from(groups.group_channels);
         // Larger workgroups than elsewhere for very many channels.
@@ -67,10 +80,12 @@ impl Planner<'_> {
             _ => most,
         };
         let vec4s = div_ceil(u64::from(groups.count), 4);
-        let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size / threads)))?;
+        let workgroups = self
+            .profile
+            .workgroups(div_ceil(vec4s, u64::from(workgroup_size / threads)))?;
         let mut bindings = Vec::new();
         if self.body.statistics().is_empty() {
-            bindings.extend(tensors.params().map(Binding::whole));
+            bindings.extend(self.tensors.params().map(Binding::whole));
         }
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
@@ -81,11 +96,11 @@ impl Planner<'_> {
             workgroup_size,
             bindings,
             &CombineGroupsUniforms {
-                groups: group_sizes(groups),
+                groups: groups.sizes(),
                 grid_width: workgroups[0],
-                stats: records.stats.first,
-                sums: records.sums.first,
-                scalars,
+                stats: stats.first,
+                sums: sums.first,
+                scalars: self.problem.scalars(),
             },
             workgroups,
         ))

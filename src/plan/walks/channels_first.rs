@@ -1,26 +1,51 @@
-//! Tiles, splits and windows of the channels-first kernels.
+//! Walks over planes: tiles, splits and windows.
 
-use super::axes::{Grid, Layout};
-use super::finish::Partials;
-use super::rounds::Rounds;
-use super::tensors::{Applied, Tensors};
-use super::walk::Walk;
-use super::windows::windows;
-use super::workspace::{Region, Workspace};
-use super::{
-    Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
-    threads, word,
-};
-use crate::Error;
+use super::channels::Channels;
+use super::{Known, Reduced, Walk};
 use crate::kernels::{
     ChannelsFirstApply, ChannelsFirstApplyUniforms, ChannelsFirstReduce,
     ChannelsFirstReduceUniforms, PlaneTiles, TileRange,
 };
+use crate::plan::axes::{Grid, Layout};
+use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::limits::MAX_SEQUENTIAL;
+use crate::plan::planner::Planner;
+use crate::plan::rounds::Rounds;
+use crate::plan::sizes::{div_ceil, word};
+use crate::plan::stages::finish::Partials;
+use crate::plan::workspace::{Region, Workspace};
+use crate::{Algorithm, Error};
 use std::ops::Range;
 
-/// An invocation with more vec4s of a plane than this shares it with others, if there are others, whatever the tuning
-/// says.
-const MOST_PLANE_VEC4S: u32 = 256;
+/// How a grid's planes lie in vectors.
+pub(crate) struct PlaneAlignment {
+    /// Every plane begins at a vector, or at a vec4.
+    pub vector_aligned: bool,
+    pub vec4_aligned: bool,
+    /// Planes are shorter than a vec4.
+    pub narrow: bool,
+    /// The tensor ends with a vector.
+    pub whole: bool,
+}
+
+impl PlaneAlignment {
+    pub fn of(grid: &Grid, vector_vec4s: u32) -> Self {
+        let vector = 4 * vector_vec4s;
+        Self {
+            vector_aligned: grid.inner.is_multiple_of(vector),
+            vec4_aligned: grid.inner.is_multiple_of(4),
+            narrow: grid.inner < 4,
+            whole: grid.elements().is_multiple_of(u64::from(vector)),
+        }
+    }
+
+    /// The most vectors in which some neighbouring elements of a plane lie.
+    pub fn vectors_of(&self, elements: u64, vector_vec4s: u32) -> u64 {
+        let vector = 4 * u64::from(vector_vec4s);
+        let before = if self.vector_aligned { 0 } else { vector - 1 };
+        div_ceil(before + elements, vector)
+    }
+}
 
 /// How planes are cut into tiles: some planes, or one chunk of a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,61 +77,39 @@ impl Tiles {
             threads_per_plane,
             range,
             stats: stats.first,
-            axes: axis_sizes(layout),
-        }
-    }
-}
-
-impl Planner<'_> {
-    /// Invocations that share a plane's chunk: as many as have work there, within a workgroup.
-    pub(super) fn threads_per_plane(
-        &self,
-        workgroup_size: u32,
-        chunk: u64,
-        vector_vec4s: u32,
-    ) -> u32 {
-        let fewest = self
-            .profile
-            .tuning
-            .channels_first_vec4s
-            .min(MOST_PLANE_VEC4S);
-        let fewest = fewest.max(vector_vec4s);
-        threads(workgroup_size, chunk, fewest)
-    }
-
-    /// Vec4s in a vector of the channels-first kernels, where a vector may hold elements of two neighbouring planes.
-    pub(super) fn vector_of_planes(&self, grid: &Grid) -> u32 {
-        match grid.inner {
-            0..8 => 1,
-            _ => self.vector_vec4s(grid.elements()),
+            axes: layout.sizes(),
         }
     }
 }
 
 /// A walk over planes, each the consecutive elements of one channel at one outer index.
 pub(crate) struct Planes<'a> {
-    pub planner: Planner<'a>,
-    pub layout: &'a Layout,
-    pub src: &'a Requirement,
+    pub over: Channels<'a>,
     /// Whether the reduction may write diff_src, too: then every vector belongs to one plane, even in a half that does
     /// not write, so that sums agree to the bit.
     pub one_pass: bool,
 }
 
-impl Planes<'_> {
-    /// The same number where every vector must belong to one plane, if vec4s do.
-    fn vector_of_one_plane(&self, grid: &Grid) -> u32 {
-        match grid.inner.is_multiple_of(8) {
-            true => self.planner.vector_of_planes(grid),
-            false => 1,
-        }
+impl<'a> Planes<'a> {
+    /// The walk by an algorithm, if that is for the axes.
+    pub fn new(planner: Planner<'a>, algorithm: Algorithm) -> Result<Self, String> {
+        let over = Channels::new(planner);
+        over.check_axes(algorithm)?;
+        let has_vec4s = over.layout.grid.inner.is_multiple_of(4);
+        Ok(Self {
+            one_pass: has_vec4s && planner.problem.needs_no_sums(planner.tensors),
+            over,
+        })
     }
+}
 
+impl Planes<'_> {
     /// Splits of a channel's reduction: enough to keep the adapter busy, no split too small, no more partial
     /// sums than there is room for, no tile larger than a window may be, and no invocation adding too many numbers in a
     /// row.
     fn split_planes(&self, workgroup_size: u32, vector_vec4s: u32) -> Tiles {
-        let (layout, tuning) = (self.layout, &self.planner.profile.tuning);
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let tuning = &planner.profile.tuning;
         let grid = &layout.grid;
         let count = grid.count().max(1);
         let outer = u64::from(grid.outer).max(1);
@@ -115,7 +118,7 @@ impl Planes<'_> {
         let sample = channels * inner;
         // With general axes a channel's planes may lie anywhere.
         let apart = if layout.general.is_none() { sample } else { 0 };
-        let room = (self.planner.partial_records(self.src, channels) / channels).max(1);
+        let room = (self.over.planner.partial_records(channels) / channels).max(1);
         // Planes are cut alike.
         let room = if room > outer {
             room / outer * outer
@@ -124,10 +127,10 @@ impl Planes<'_> {
         };
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), channels)
             .min(div_ceil(count, u64::from(tuning.tile)));
-        let blocks = div_ceil(outer, self.planner.most_apart(apart)).min(outer);
+        let blocks = div_ceil(outer, planner.most_apart(apart)).min(outer);
         let mut window = match layout.general {
             Some(_) => u64::MAX,
-            None => self.planner.window_unit(grid.elements()),
+            None => planner.profile.most_between_cuts(grid.elements()),
         };
         let mut splits = wanted.max(blocks).min(room).max(1);
         // Larger windows than usual, where they have room for fewer partial sums.
@@ -136,7 +139,7 @@ impl Planes<'_> {
             .of_a_channel(grid)
             > room
         {
-            window = window.max(self.planner.held_unit());
+            window = window.max(planner.profile.held_unit());
         }
         loop {
             let tiles = self.tiles_of_planes(grid, splits, window);
@@ -181,9 +184,11 @@ impl Planes<'_> {
             let planes = div_ceil(tiles.planes, u64::from(workgroup_size / threads_per_plane));
             planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)
         };
-        let tuned = self
-            .planner
-            .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        let tuned =
+            self.over
+                .planner
+                .profile
+                .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         if adds(tuned) <= MAX_SEQUENTIAL {
             return (tuned, adds(tuned));
         }
@@ -206,20 +211,18 @@ impl Planes<'_> {
 }
 
 impl Walk for Planes<'_> {
-    fn reduce(
-        &self,
-        tensors: &Tensors,
-        stats: Region,
-        workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let (layout, src) = (self.layout, self.src);
+    fn writes_in_one_pass(&self) -> bool {
+        self.one_pass
+    }
+
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
-        let workgroup_size = self
-            .planner
-            .workgroup(self.planner.profile.tuning.workgroup);
-        let vector_vec4s = match self.one_pass {
-            true => self.vector_of_one_plane(grid),
-            false => self.planner.vector_of_planes(grid),
+        let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
+        let vector_vec4s = if self.one_pass && !grid.inner.is_multiple_of(8) {
+            1
+        } else {
+            planner.vector_of_planes(grid)
         };
         let tiles = self.split_planes(workgroup_size, vector_vec4s);
         let (threads_per_plane, _) =
@@ -243,8 +246,7 @@ impl Walk for Planes<'_> {
         let of_a_plane = alignment.vectors_of(tiles.chunk, vector_vec4s);
         let kernel = ChannelsFirstReduce {
             vector_vec4s,
-            block_vectors: self
-                .planner
+            block_vectors: planner
                 .body
                 .block_vectors(div_ceil(of_a_plane, threads_per_plane.into())),
             general: layout.general.is_some(),
@@ -253,48 +255,43 @@ impl Walk for Planes<'_> {
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
-            let windows = windows(self.planner.profile, src, units, unit_tiles, start)?;
-            self.planner
-                .over(&windows, src, (kernel, workgroup_size), |window, range| {
-                    let mut bindings = tensors.reduced(window);
-                    bindings.push(Binding::workspace());
-                    let uniforms = ChannelsFirstReduceUniforms {
-                        outer: grid.outer,
-                        tile_planes: word(tiles.planes),
-                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
-                        partials: region.first,
-                    };
-                    (bindings, uniforms)
-                })
+            let windows = planner.windows(units, unit_tiles, start)?;
+            planner.over(&windows, (kernel, workgroup_size), |window, range| {
+                let mut bindings = planner.tensors.reduced(window);
+                bindings.push(Binding::workspace());
+                let uniforms = ChannelsFirstReduceUniforms {
+                    outer: grid.outer,
+                    tile_planes: word(tiles.planes),
+                    tiles: tiles.uniforms(layout, threads_per_plane, range, known.stats),
+                    partials: region.first,
+                };
+                (bindings, uniforms)
+            })
         };
         // Chunks of a plane are splits, too, and not in the order of the tensor; they are long.
         let room = match (tiles.chunks, &layout.general) {
-            (1, None) => self.planner.partial_records(src, channels),
+            (1, None) => planner.partial_records(channels),
             _ => u64::MAX,
         };
-        let rounds = Rounds::new(
-            all,
-            channels,
-            self.planner.subtotal_records(grid.channels),
-            room,
-        );
-        self.planner
-            .in_rounds(&rounds, workspace, reduce, |region, splits| {
-                Partials::plain(region, grid.channels, splits, channels)
-            })
+        let rounds = Rounds::new(all, channels, planner.subtotal_records(grid.channels), room);
+        let reduced = planner.in_rounds(&rounds, workspace, reduce, |region, splits| {
+            Partials::plain(region, grid.channels, splits, channels)
+        })?;
+        Ok(Reduced::of_statistics(reduced))
     }
 
-    fn apply(&self, tensors: &Tensors, applied: Applied) -> Result<Vec<Dispatch>, Error> {
-        let layout = self.layout;
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+        if self.over.writes_mask() {
+            return self.over.apply_with_mask(known);
+        }
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
-        let workgroup_size = self
-            .planner
-            .workgroup(self.planner.profile.tuning.workgroup);
+        let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
         let inner = u64::from(grid.inner).max(1);
-        let vector_vec4s = self.planner.vector_of_planes(grid);
+        let vector_vec4s = planner.vector_of_planes(grid);
         // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
-        let target = u64::from(self.planner.profile.tuning.tile)
-            .min(self.planner.window_unit(grid.elements()))
+        let target = u64::from(planner.profile.tuning.tile)
+            .min(planner.profile.most_between_cuts(grid.elements()))
             .min(8192 * u64::from(workgroup_size))
             .max(64);
         let tiles = if inner > target {
@@ -307,7 +304,8 @@ impl Walk for Planes<'_> {
             }
         };
         let threads_per_plane =
-            self.planner
+            planner
+                .profile
                 .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         let planes = grid.planes();
         let units = div_ceil(planes, tiles.planes) * tiles.chunks;
@@ -323,28 +321,27 @@ impl Walk for Planes<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             whole: alignment.whole,
-            batch_statistics: applied.means.is_some(),
+            batch_statistics: known.means.is_some(),
         };
-        let windows = windows(self.planner.profile, &tensors.src, 0..units, 1, start)?;
-        let kernel = (kernel, workgroup_size);
-        self.planner
-            .over(&windows, &tensors.src, kernel, |window, range| {
-                let uniforms = ChannelsFirstApplyUniforms {
-                    planes: word(planes),
-                    tile_planes: word(tiles.planes),
-                    tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
-                    means: applied.means.map_or(0, |region| region.first),
-                };
-                (applied.bindings(tensors, window), uniforms)
-            })
+        let windows = planner.windows(0..units, 1, start)?;
+        planner.over(&windows, (kernel, workgroup_size), |window, range| {
+            let uniforms = ChannelsFirstApplyUniforms {
+                planes: word(planes),
+                tile_planes: word(tiles.planes),
+                tiles: tiles.uniforms(layout, threads_per_plane, range, known.stats),
+                means: known.means.map_or(0, |region| region.first),
+            };
+            (self.over.applied(known, window), uniforms)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Tensor;
-    use crate::{DType, Profile, Tuning};
+    use crate::plan::tests::with_planner;
+    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile, Tuning};
 
     #[test]
     fn planes_a_page_apart_are_walked_few_at_a_time() {
@@ -353,30 +350,13 @@ mod tests {
             ..Profile::usual()
         };
         let planes = |profile: &Profile, outer, channels, inner| {
-            let data = DType::F32;
-            let planner = Planner {
-                profile,
-                body: crate::kernels::Body::Gradient,
-                data,
-                epilogue: crate::kernels::Epilogue::default(),
-            };
-            let layout = Layout::from(Grid {
-                outer,
-                channels,
-                inner,
-            });
-            let src = Requirement {
-                tensor: Tensor::Src,
-                dtype: data,
-                elements: layout.grid.elements(),
-            };
-            let walk = Planes {
-                planner,
-                layout: &layout,
-                src: &src,
-                one_pass: false,
-            };
-            walk.split_planes(8, 1).planes
+            let shape = [outer, channels, inner];
+            let norm = Norm::batch(DataFormat::Ncx);
+            let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
+            with_planner(profile, &operation, |planner| {
+                let walk = Planes::new(planner, Algorithm::ChannelsFirst).unwrap();
+                walk.split_planes(8, 1).planes
+            })
         };
         assert_eq!(planes(&software, 32, 256, 196), 16);
         assert_eq!(planes(&software, 12, 256, 196), 12);

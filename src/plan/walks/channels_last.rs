@@ -1,21 +1,22 @@
-//! Rows, tiles, splits and windows of the channels-last kernels.
+//! Walks over rows of channels: columns, tiles of rows, splits and windows.
 
-use super::axes::{Grid, Layout};
-use super::finish::Partials;
-use super::rounds::Rounds;
-use super::tensors::{Applied, Tensors};
-use super::walk::Walk;
-use super::windows::{Share, Window, windows};
-use super::workspace::{Region, Workspace};
-use super::{
-    Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes,
-    check_dispatches, div_ceil, most_vectors, word,
-};
+use super::channels::Channels;
+use super::{Known, Reduced, Walk};
 use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
     ColumnTiles, TileRange,
 };
-use crate::{Activation, Error};
+use crate::plan::axes::{Grid, LONE_PLANE, Layout};
+use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, check_dispatches};
+use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
+use crate::plan::rounds::Rounds;
+use crate::plan::sizes::{div_ceil, most_vectors, word};
+use crate::plan::stages::finish::Partials;
+use crate::plan::windows::{Share, Window};
+use crate::plan::workspace::{Region, Workspace};
+use crate::{Algorithm, Error};
 use std::ops::Range;
 
 /// The most vec4s of a row that an invocation can own.
@@ -150,23 +151,34 @@ impl Tiles {
             end_vector: word(self.vectors.end),
             row_tiles: word(blocks.count),
             stats: stats.first,
-            axes: axis_sizes(layout),
+            axes: layout.sizes(),
         }
     }
 }
 
 /// A walk over rows of columns.
 pub(crate) struct ChannelsLast<'a> {
-    pub planner: Planner<'a>,
-    pub layout: &'a Layout,
-    pub src: &'a Requirement,
+    over: Channels<'a>,
+}
+
+impl<'a> ChannelsLast<'a> {
+    /// The walk by an algorithm, if that is for the axes and there is room for its partial sums.
+    pub fn new(planner: Planner<'a>, algorithm: Algorithm) -> Result<Self, String> {
+        let over = Channels::new(planner);
+        over.check_axes(algorithm)?;
+        let walk = Self { over };
+        let takes_sums = algorithm == Algorithm::ChannelsLast && !planner.problem.is_inference();
+        if takes_sums && !walk.split_columns().rounds.fit() {
+            return Err("its partial sums would outgrow the tensor".to_owned());
+        }
+        Ok(walk)
+    }
 }
 
 impl ChannelsLast<'_> {
     fn columns(&self, workgroup_size: u32) -> Columns {
-        let layout = self.layout;
-        let threads_per_row = self
-            .planner
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let threads_per_row = planner
             .profile
             .tuning
             .channels_last_threads
@@ -185,7 +197,7 @@ impl ChannelsLast<'_> {
             grid.channels = width;
             if !general.batches_in_one_piece() {
                 let width = u64::from(width);
-                let vector_vec4s = u64::from(self.planner.vector_vec4s(width));
+                let vector_vec4s = u64::from(planner.vector_vec4s(width));
                 return Columns {
                     rows: u64::from(grid.outer),
                     batches,
@@ -198,7 +210,7 @@ impl ChannelsLast<'_> {
                 };
             }
         }
-        let vector_vec4s = u64::from(self.planner.vector_vec4s(grid.elements()));
+        let vector_vec4s = u64::from(planner.vector_vec4s(grid.elements()));
         let threads_per_row = beside(vector_vec4s);
         let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
         let vector = 4 * vector_vec4s;
@@ -234,6 +246,7 @@ impl ChannelsLast<'_> {
     /// The most vectors of a row that an invocation owns.
     fn most_column_vectors(&self, vector_vec4s: u64) -> u64 {
         let vec4s = self
+            .over
             .planner
             .profile
             .tuning
@@ -262,7 +275,7 @@ impl ChannelsLast<'_> {
 
     /// The most vectors of a row that are never cut apart.
     fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
-        (self.planner.window_unit(grid.elements()) / columns.vector()).max(1)
+        (self.over.planner.profile.most_between_cuts(grid.elements()) / columns.vector()).max(1)
     }
 
     /// Whether a workgroup adds up the columns of a channel before it writes them: with few channels there would be far
@@ -270,7 +283,7 @@ impl ChannelsLast<'_> {
     /// driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the whole
     /// gradient).
     fn adds_by_channel(&self, columns: &Columns, workgroup_size: u32) -> bool {
-        let layout = self.layout;
+        let layout = &self.over.layout;
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
         let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
@@ -283,9 +296,9 @@ impl ChannelsLast<'_> {
     /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Compared
     /// with small elements, partial sums and the coefficients that each workgroup loads weigh more.
     fn busy_workgroups(&self) -> u64 {
-        let src = self.src;
-        let all = u64::from(self.planner.profile.tuning.busy_workgroups);
-        (all * src.dtype.size() / 8).max(all.min(64)).max(1)
+        let planner = &self.over.planner;
+        let all = u64::from(planner.profile.tuning.busy_workgroups);
+        (all * planner.data.size() / 8).max(all.min(64)).max(1)
     }
 
     /// Dispatches over some of the tiles of `block` rows.
@@ -295,7 +308,7 @@ impl ChannelsLast<'_> {
         block: u64,
         blocks: Range<u64>,
     ) -> Result<Vec<Tiles>, Error> {
-        let (layout, tensor) = (self.layout, self.src);
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
         if layout.general.is_some() {
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
@@ -313,7 +326,7 @@ impl ChannelsLast<'_> {
                     (row + unit % row_blocks.max(1) * block) * columns.width()
                 }
             };
-            let cut = windows(self.planner.profile, tensor, 0..units, unit_tiles, start)?;
+            let cut = planner.windows(0..units, unit_tiles, start)?;
             let shares = cut.into_iter().map(|window| Tiles {
                 vectors: 0..columns.width_vectors,
                 column_tiles,
@@ -337,7 +350,7 @@ impl ChannelsLast<'_> {
             check_dispatches(units.end - units.start)?;
         }
         let column_tiles = div_ceil(columns.width_vectors, columns.tile());
-        let windows = windows(self.planner.profile, tensor, units, column_tiles, start)?;
+        let windows = planner.windows(units, column_tiles, start)?;
         let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
@@ -371,16 +384,15 @@ impl ChannelsLast<'_> {
     /// than there is room for, no tile of rows larger than a window may be, and no invocation adding too many numbers
     /// in a row.
     fn split_columns(&self) -> SplitColumns {
-        let (layout, src) = (self.layout, self.src);
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
-        let tuning = &self.planner.profile.tuning;
-        let workgroup_size = self.planner.workgroup(tuning.workgroup);
+        let tuning = &planner.profile.tuning;
+        let workgroup_size = planner.workgroup(tuning.workgroup);
         let columns = self.columns(workgroup_size);
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
         let by_channel = self.adds_by_channel(&columns, workgroup_size);
-        let paired = self.planner.body.pairs()
-            && !by_channel
-            && columns.repeats * u64::from(grid.inner) == 1;
+        let paired =
+            planner.body.pairs() && !by_channel && columns.repeats * u64::from(grid.inner) == 1;
         let channels = u64::from(grid.channels);
         let records = match (by_channel, paired) {
             (true, _) => channels,
@@ -388,10 +400,10 @@ impl ChannelsLast<'_> {
             (_, true) => channels.max(columns.width()) / 2,
             (false, false) => columns.all(),
         };
-        let subtotal_records = self.planner.subtotal_records(grid.channels);
+        let subtotal_records = planner.subtotal_records(grid.channels);
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
-        let room = self.planner.partial_records(src, channels);
+        let room = planner.partial_records(channels);
         let held = |unit: u64| match columns.in_one_piece {
             false => u64::MAX,
             true => (unit / columns.width()).max(1),
@@ -403,9 +415,9 @@ impl ChannelsLast<'_> {
             .max(1);
         let tile_rows = div_ceil(columns.rows, splits);
         // Larger windows than usual, where they have room for fewer partial sums.
-        let mut unit = self.planner.window_unit(grid.elements());
+        let mut unit = planner.profile.most_between_cuts(grid.elements());
         if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
-            unit = self.planner.held_unit();
+            unit = planner.profile.held_unit();
         }
         let tile_rows = tile_rows.min(held(unit)).max(1);
         let splits = div_ceil(columns.rows, tile_rows);
@@ -423,33 +435,21 @@ impl ChannelsLast<'_> {
         }
     }
 
-    /// Why it cannot reduce a tensor, if it cannot.
-    pub fn unsupported_reason(&self) -> Option<String> {
-        // A forward pass by given statistics has no sums.
-        let body = self.planner.body;
-        if !body.is_gradient() && !body.statistics().is_empty() {
-            return None;
-        }
-        let fits = self.split_columns().rounds.fit();
-        (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
-    }
-
     /// The reduction of some splits.
     fn reduce_some_columns(
         &self,
         split: &SplitColumns,
-        tensors: &Tensors,
         stats: Region,
         region: Region,
         splits: Range<u64>,
     ) -> Result<Vec<Dispatch>, Error> {
-        let (layout, columns) = (self.layout, &split.columns);
-        let loads =
-            self.planner.profile.tuning.loads_at_once * 4 / self.planner.data.size().min(4) as u32;
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let columns = &split.columns;
+        let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
         let kernel = ChannelsLastReduce {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
-            rows_at_once: word(self.planner.rows_at_once(loads, columns.column_vectors)),
+            rows_at_once: word(planner.rows_at_once(loads, columns.column_vectors)),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
@@ -464,39 +464,52 @@ impl ChannelsLast<'_> {
         };
         let shares = self.shares(columns, split.tile_rows, splits)?;
         let kernel = (kernel, split.workgroup_size);
-        self.planner
-            .over(&shares, &tensors.src, kernel, |share, range| {
-                let mut bindings = tensors.reduced(&share.window);
-                bindings.push(Binding::workspace());
-                let uniforms = ChannelsLastReduceUniforms {
-                    tiles: share.uniforms(layout, columns, blocks, range, stats),
-                    partials: region.first,
-                };
-                (bindings, uniforms)
-            })
+        planner.over(&shares, kernel, |share, range| {
+            let mut bindings = planner.tensors.reduced(&share.window);
+            bindings.push(Binding::workspace());
+            let uniforms = ChannelsLastReduceUniforms {
+                tiles: share.uniforms(layout, columns, blocks, range, stats),
+                partials: region.first,
+            };
+            (bindings, uniforms)
+        })
     }
 }
 
 impl Walk for ChannelsLast<'_> {
-    fn reduce(
-        &self,
-        tensors: &Tensors,
-        stats: Region,
-        workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let split = self.split_columns();
-        self.planner.in_rounds(
-            &split.rounds,
-            workspace,
-            |region, splits| self.reduce_some_columns(&split, tensors, stats, region, splits),
-            |region, splits| split.partials(self.layout, region, splits),
-        )
+    /// Where all planes of groups are in one row, a column would have a sum of its own.
+    fn is_profitable(&self) -> bool {
+        let grid = &self.over.layout.grid;
+        match self.over.planner.problem.family {
+            _ if self.over.layout.general.is_some() => true,
+            Family::Groups => grid.outer > 1 || grid.inner < LONE_PLANE,
+            _ => !grid.has_planes(),
+        }
     }
 
-    fn apply(&self, tensors: &Tensors, applied: Applied) -> Result<Vec<Dispatch>, Error> {
-        let layout = self.layout;
-        let tuning = &self.planner.profile.tuning;
-        let workgroup_size = self.planner.workgroup(tuning.workgroup);
+    fn writes_in_one_pass(&self) -> bool {
+        let planner = &self.over.planner;
+        planner.problem.needs_no_sums(planner.tensors)
+    }
+
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let split = self.split_columns();
+        let reduced = self.over.planner.in_rounds(
+            &split.rounds,
+            workspace,
+            |region, splits| self.reduce_some_columns(&split, known.stats, region, splits),
+            |region, splits| split.partials(&self.over.layout, region, splits),
+        )?;
+        Ok(Reduced::of_statistics(reduced))
+    }
+
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+        if self.over.writes_mask() {
+            return self.over.apply_with_mask(known);
+        }
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let tuning = &planner.profile.tuning;
+        let workgroup_size = planner.workgroup(tuning.workgroup);
         let columns = self.columns(workgroup_size);
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > columns.tile();
@@ -509,8 +522,8 @@ impl Walk for ChannelsLast<'_> {
         let left = layout.grid.elements() / self.busy_workgroups();
         let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
             .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
-            .min(self.planner.most_apart(apart))
-            .min(self.planner.window_unit(layout.grid.elements()) / columns.width())
+            .min(planner.most_apart(apart))
+            .min(planner.profile.most_between_cuts(layout.grid.elements()) / columns.width())
             .max(1);
         let kernel = ChannelsLastApply {
             column_vectors: word(columns.column_vectors),
@@ -519,7 +532,7 @@ impl Walk for ChannelsLast<'_> {
             in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
             whole: columns.whole(layout),
-            batch_statistics: applied.means.is_some(),
+            batch_statistics: known.means.is_some(),
         };
         let blocks = Blocks {
             rows: tile_rows,
@@ -527,26 +540,13 @@ impl Walk for ChannelsLast<'_> {
         };
         let shares = self.shares(&columns, tile_rows, 0..blocks.count)?;
         let kernel = (kernel, workgroup_size);
-        self.planner
-            .over(&shares, &tensors.src, kernel, |share, range| {
-                let uniforms = ChannelsLastApplyUniforms {
-                    tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
-                    means: applied.means.map_or(0, |region| region.first),
-                };
-                (applied.bindings(tensors, &share.window), uniforms)
-            })
-    }
-}
-
-impl Planner<'_> {
-    /// Rows that an invocation of a reduction loads before it uses the first, of so many loads; half as many where an
-    /// activation takes registers. A power of two.
-    pub fn rows_at_once(&self, loads: u32, column_vectors: u64) -> u64 {
-        let gradient = self.body.is_gradient();
-        let computes = gradient && self.epilogue.computed(self.body) != Activation::None;
-        let for_a_row = column_vectors << u64::from(gradient);
-        let rows = (u64::from(loads) / for_a_row) >> u64::from(computes);
-        1 << rows.max(1).ilog2()
+        planner.over(&shares, kernel, |share, range| {
+            let uniforms = ChannelsLastApplyUniforms {
+                tiles: share.uniforms(layout, &columns, blocks, range, known.stats),
+                means: known.means.map_or(0, |region| region.first),
+            };
+            (self.over.applied(known, &share.window), uniforms)
+        })
     }
 }
 
@@ -554,9 +554,8 @@ impl Planner<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernels::Body;
-    use crate::plan::axes::Axes;
-    use crate::{Algorithm, DType, DataFormat, Forward, Norm, Operation, Profile, Tensor};
+    use crate::plan::problem::Problem;
+    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile};
 
     /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
     #[test]
@@ -565,12 +564,6 @@ mod tests {
             max_binding: 1 << 20,
             window_unit: 4096,
             ..Profile::usual()
-        };
-        let planner = Planner {
-            epilogue: crate::kernels::Epilogue::default(),
-            body: Body::GroupGradient,
-            profile: &profile,
-            data: DType::F16,
         };
         for shape in [
             [4, 224 * 224, 3],
@@ -583,18 +576,11 @@ mod tests {
                 groups: 1,
                 format: DataFormat::Nxc,
             };
-            let operation = Operation::new(norm, Forward::default(), &shape, DType::F16);
-            let layout = Axes::new(&operation).layout();
-            let src = Requirement {
-                tensor: Tensor::Src,
-                dtype: DType::F16,
-                elements: layout.grid.elements(),
-            };
-            let walk = ChannelsLast {
-                planner,
-                layout: &layout,
-                src: &src,
-            };
+            let operation = Operation::new(norm, Backward::default(), &shape, DType::F16);
+            let problem = Problem::new(&operation);
+            let tensors = problem.tensors();
+            let planner = Planner::new(&profile, &problem, &tensors);
+            let walk = ChannelsLast::new(planner, Algorithm::General).unwrap();
             let columns = walk.columns(64);
             let width = columns.width();
             assert!(
@@ -618,7 +604,7 @@ mod tests {
                 columns.batches * split.rounds.splits * column_tiles,
                 "{shape:?}"
             );
-            assert_eq!(shares.len() > 1, src.bytes() > profile.max_binding);
+            assert_eq!(shares.len() > 1, tensors.src.bytes() > profile.max_binding);
         }
     }
 
@@ -653,28 +639,15 @@ mod tests {
             (5, 33, 27),
             (9, 6, 20),
         ] {
-            let planner = Planner {
-                body: crate::kernels::Body::Gradient,
-                profile: &profile,
-                data: DType::F32,
-                epilogue: crate::kernels::Epilogue::default(),
-            };
-            let grid = Grid {
-                outer,
-                channels,
-                inner,
-            };
-            let layout = Layout::from(grid);
-            let src = Requirement {
-                tensor: Tensor::Src,
-                dtype: DType::F32,
-                elements: grid.elements(),
-            };
-            let walk = ChannelsLast {
-                planner,
-                layout: &layout,
-                src: &src,
-            };
+            let shape = [outer, channels, inner].map(|size| size as usize);
+            let norm = Norm::batch(DataFormat::Ncx);
+            let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
+            let problem = Problem::new(&operation);
+            let tensors = problem.tensors();
+            let planner = Planner::new(&profile, &problem, &tensors);
+            let over = Channels::new(planner);
+            let walk = ChannelsLast { over };
+            let grid = walk.over.layout.grid;
             let columns = walk.columns(256);
             let what = format!("{outer}x{channels}x{inner}");
             let rest = columns.rows * columns.width() - grid.elements();

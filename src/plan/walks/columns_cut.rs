@@ -1,11 +1,11 @@
 //! How norms over columns are cut: column tiles, tiles of rows, and ranges of columns.
 
-use super::axes::ByColumn;
-use super::rows_split::THREADS_PER_PARTIAL;
-use super::tensors::Tensors;
-use super::windows::alignment;
-use super::{MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, check_dispatches, div_ceil, most_vectors};
-use crate::Error;
+use crate::plan::axes::ByColumn;
+use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, check, check_dispatches};
+use crate::plan::planner::Planner;
+use crate::plan::sizes::{div_ceil, most_vectors};
+use crate::plan::windows::alignment;
+use crate::{DType, Error};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -55,19 +55,20 @@ pub(crate) struct Piece {
 }
 
 /// A tensor's columns, cut.
-pub(crate) struct Columns {
+pub(crate) struct Cut {
     pub division: Division,
     /// That of the elementwise pass.
     pub applied: Division,
-    /// Ranges of the statistics, done one after another, each with its pieces.
-    pub ranges: Vec<(Range<u64>, Vec<Piece>)>,
+    /// Ranges of the statistics, done one after another, and the pieces of each.
+    pub ranges: Vec<Range<u64>>,
+    pub pieces: Vec<Vec<Piece>>,
     /// Column tiles that a workgroup walks, and groups of as many that have partial sums of a row.
     pub walked_tiles: u64,
     pub row_groups: u64,
     pub threads_per_partial: u64,
 }
 
-impl Columns {
+impl Cut {
     /// Partial sums of a row.
     pub fn partials_per_row(&self) -> u64 {
         self.row_groups * (self.division.threads_per_row / self.threads_per_partial)
@@ -77,39 +78,78 @@ impl Columns {
     pub fn at_once(&self) -> bool {
         self.ranges.len() == 1
     }
+}
 
-    /// The most statistics of a range.
-    pub fn longest(&self) -> u64 {
-        let lengths = self.ranges.iter().map(|(range, _)| range.end - range.start);
-        lengths.max().unwrap_or(0)
+/// What walks over columns have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns<'a> {
+    pub planner: Planner<'a>,
+    pub by: ByColumn,
+}
+
+impl<'a> Columns<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let by = planner.problem.axes.by_column();
+        let by = by.ok_or_else(|| "statistics do not belong to columns".to_owned())?;
+        Ok(Self { planner, by })
     }
 }
 
-impl Planner<'_> {
+impl Columns<'_> {
+    /// Whether two rows share words of elements.
+    pub fn shares_words(&self) -> bool {
+        !(u64::from(self.by.columns) * self.planner.data.size()).is_multiple_of(4)
+    }
+
+    /// Why a dispatch cannot read and write whole batches, and statistics, if it cannot.
+    pub fn check_whole(&self) -> Result<(), String> {
+        let Planner {
+            profile,
+            tensors,
+            data,
+            ..
+        } = self.planner;
+        let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * data.size();
+        let fits = batch + 2 * alignment(profile) <= profile.window_limit().1;
+        check(fits, || {
+            format!("{batch} bytes of a batch do not fit one binding")
+        })?;
+        let halves = tensors
+            .written_statistics()
+            .any(|one| one.dtype.size() < DType::F32.size());
+        check(!halves || self.by.is_aligned(), || {
+            "statistics of 16 bits share words with those of other columns".to_owned()
+        })
+    }
+
     /// Records of the workspace that statistics and partial sums of columns may use; those of rows may use a third.
-    pub fn room_of_columns(&self, tensors: &Tensors) -> u64 {
-        let streamed = 8 * self.profile.max_window.min(self.profile.max_binding);
-        let room = self.few_records(&tensors.src).min(self.held_records(0));
-        let room = room.min(streamed / (4 * self.data.accumulator().size()));
-        room.max(4096) / 4 * 3
+    pub fn room(&self) -> u64 {
+        let Planner { profile, data, .. } = self.planner;
+        let streamed = 8 * profile.max_window.min(profile.max_binding);
+        let room = self.planner.few_records().min(self.planner.held_records(0));
+        room.min(streamed / (4 * data.accumulator().size()))
+            .max(4096)
+            / 4
+            * 3
     }
 
     /// Records of the partial sums of rows.
-    pub fn row_records(&self, of: &ByColumn, tensors: &Tensors, columns: &Columns) -> u64 {
-        if !tensors.param_grads() {
-            return 0;
+    pub fn row_records(&self, cut: &Cut) -> u64 {
+        if self.planner.tensors.param_grads() {
+            self.by.parameters() * cut.partials_per_row()
+        } else {
+            0
         }
-        of.parameters() * columns.partials_per_row()
     }
 
     /// Records between the partial sums of two tiles of rows.
-    pub fn partial_stride(&self, of: &ByColumn, range: &Range<u64>) -> u64 {
-        (range.end - range.start).next_multiple_of(8) * self.halves_of_a_partial(of) / 2
+    pub fn partial_stride(&self, range: &Range<u64>) -> u64 {
+        (range.end - range.start).next_multiple_of(8) * self.halves_of_a_partial() / 2
     }
 
     /// Half records of a column that a tile of rows leaves.
-    pub fn halves_of_a_partial(&self, of: &ByColumn) -> u64 {
-        if of.is_aligned() && self.body.pairs() {
+    pub fn halves_of_a_partial(&self) -> u64 {
+        if self.by.is_aligned() && self.planner.body.pairs() {
             1
         } else {
             2
@@ -119,43 +159,42 @@ impl Planner<'_> {
     /// The most rows that an invocation walks, of all its column tiles together.
     pub fn longest_walk(&self, division: &Division) -> u64 {
         let rows = MOST_ITERATIONS / 4 / (division.of_a_row() + 8);
-        rows.min(self.body.block_rows() * MAX_SEQUENTIAL)
+        rows.min(self.planner.body.block_rows() * MAX_SEQUENTIAL)
     }
 
     /// How columns are cut: done at once where that leaves few records and windows hold whole rows, or else in ranges.
     /// `fused` says that a tile has all rows.
-    pub fn cut_columns(
-        &self,
-        of: &ByColumn,
-        tensors: &Tensors,
-        fused: bool,
-    ) -> Result<Columns, Error> {
+    pub fn cut(&self, fused: bool) -> Result<Cut, Error> {
+        let Self { planner, by: of } = self;
         let width = u64::from(of.columns);
         let statistics = of.statistics();
         if fused {
             let division = Division {
                 tile_rows: of.rows.into(),
-                ..self.divide_columns(of, width, false)
+                ..self.divide(width, false)
             };
-            return self.in_ranges(of, tensors, division, statistics);
+            return self.in_ranges(division, statistics);
         }
-        let division = self.divide_for_sums(of, width);
-        let room = self.room_of_columns(tensors);
-        let halves = self.halves_of_a_partial(of);
-        let fixed = if self.body.is_gradient() { 2 } else { 1 };
+        let division = self.divide_for_sums(width);
+        let room = self.room();
+        let halves = self.halves_of_a_partial();
+        let fixed = if planner.body.is_gradient() { 2 } else { 1 };
         let needed = statistics * (2 * fixed + halves * division.row_tiles(of)).div_ceil(2);
-        let (window, slack) = (self.profile.window_limit().1, 2 * alignment(self.profile));
-        let row_bytes = width * self.data.size();
+        let (window, slack) = (
+            planner.profile.window_limit().1,
+            2 * alignment(planner.profile),
+        );
+        let row_bytes = width * planner.data.size();
         if needed <= room && division.tile_rows * row_bytes + slack <= window {
-            return self.in_ranges(of, tensors, division, statistics);
+            return self.in_ranges(division, statistics);
         }
-        let unit = alignment(self.profile) / 2;
-        let of_window = window.saturating_sub(slack) / self.data.size();
+        let unit = alignment(planner.profile) / 2;
+        let of_window = window.saturating_sub(slack) / planner.data.size();
         let length = (room / (fixed + 4 * halves)).min(of_window) / unit * unit;
         let length = length.max(unit);
-        let division = self.divide_for_sums(of, length.min(width));
+        let division = self.divide_for_sums(length.min(width));
         // A stream reads whole windows: then each is a piece of one row.
-        let streamed = self.profile.max_window < self.profile.max_binding;
+        let streamed = planner.profile.max_window < planner.profile.max_binding;
         let held = if streamed {
             1
         } else {
@@ -166,29 +205,21 @@ impl Planner<'_> {
             tile_rows: most.min(held).max(1),
             ..division
         };
-        self.in_ranges(of, tensors, division, length)
+        self.in_ranges(division, length)
     }
 
     /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of rows
     /// that those are few.
-    fn in_ranges(
-        &self,
-        of: &ByColumn,
-        tensors: &Tensors,
-        division: Division,
-        length: u64,
-    ) -> Result<Columns, Error> {
+    fn in_ranges(&self, division: Division, length: u64) -> Result<Cut, Error> {
+        let Self { planner, by: of } = self;
         let (statistics, length) = (of.statistics(), length.max(1));
         let count = div_ceil(statistics, length);
         // Every range has a dispatch.
         check_dispatches(count)?;
-        let starts = (0..count).map(|index| index * length);
-        let ranges = starts.map(|start| start..(start + length).min(statistics));
-        let pieces = |range: Range<u64>| {
-            let pieces = pieces_of(of, &range, division.tile_columns());
-            (range, pieces)
-        };
-        let mut ranges: Vec<_> = ranges.map(pieces).collect();
+        let range = |index: u64| index * length..((index + 1) * length).min(statistics);
+        let ranges: Vec<Range<u64>> = (0..count).map(range).collect();
+        let pieces = |range| pieces_of(of, range, division.tile_columns());
+        let mut pieces: Vec<_> = ranges.iter().map(pieces).collect();
         // Column tiles of each sample with parameters of its own, or of all batches together. A piece of several samples
         // is the only one that these have.
         let sample = |piece: &Piece| {
@@ -203,19 +234,16 @@ impl Planner<'_> {
             piece.tiles * if of.of_samples { 1 } else { batches }
         };
         let mut tiles = BTreeMap::new();
-        for piece in ranges.iter().flat_map(|(_, pieces)| pieces) {
+        for piece in pieces.iter().flatten() {
             *tiles.entry(sample(piece)).or_default() += tiles_of_a_sample(piece);
         }
         let most = tiles.values().copied().max().unwrap_or(0).max(1);
-        let threads_per_partial = match self.subgroup(division.workgroup_size) {
-            0 if self.cheap_barriers() => THREADS_PER_PARTIAL,
-            0 => 1,
-            subgroup => subgroup,
-        };
-        let mut threads_per_partial = threads_per_partial.min(division.threads_per_row);
+        let mut threads_per_partial = planner
+            .threads_per_partial(division.workgroup_size)
+            .min(division.threads_per_row);
         let mut walked_tiles = 1;
-        if tensors.param_grads() {
-            let room = self.room_of_columns(tensors) / 3;
+        if planner.tensors.param_grads() {
+            let room = self.room() / 3;
             let of_a_thread = of.parameters() * most * division.threads_per_row;
             while of_a_thread / threads_per_partial > room
                 && threads_per_partial < division.threads_per_row
@@ -229,7 +257,7 @@ impl Planner<'_> {
         }
         let padded = most.next_multiple_of(walked_tiles);
         let mut numbered = BTreeMap::new();
-        for piece in ranges.iter_mut().flat_map(|(_, pieces)| pieces) {
+        for piece in pieces.iter_mut().flatten() {
             let own = sample(piece);
             let done: &mut u64 = numbered.entry(own).or_default();
             piece.first_tile = own * padded + *done;
@@ -239,10 +267,11 @@ impl Planner<'_> {
                 piece.tiles += padded - *done;
             }
         }
-        Ok(Columns {
-            applied: self.divide_columns(of, length.min(of.columns.into()), false),
+        Ok(Cut {
+            applied: self.divide(length.min(of.columns.into()), false),
             division,
             ranges,
+            pieces,
             walked_tiles,
             row_groups: padded / walked_tiles,
             threads_per_partial,
@@ -251,17 +280,18 @@ impl Planner<'_> {
 
     /// Divides `width` columns of each batch among invocations: first a vector for each, then several. `for_sums` says
     /// that sums alone are taken.
-    fn divide_columns(&self, of: &ByColumn, width: u64, for_sums: bool) -> Division {
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.workgroup(tuning.workgroup);
-        let vector_vec4s = u64::from(self.vector_vec4s(of.columns.into()));
+    fn divide(&self, width: u64, for_sums: bool) -> Division {
+        let planner = &self.planner;
+        let tuning = &planner.profile.tuning;
+        let workgroup_size = planner.workgroup(tuning.workgroup);
+        let vector_vec4s = u64::from(planner.vector_vec4s(self.by.columns.into()));
         let width_vectors = div_ceil(width, 4 * vector_vec4s).max(1);
         let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
         let threads_per_row =
             (1u64 << threads_per_row.ilog2()).min(width_vectors.next_power_of_two());
         // Twice as many as in channels last where a row's parameters are loaded for each of them. A forward pass takes
         // its sums without parameters, and has more registers of sums.
-        let no_params = for_sums && !self.body.is_gradient();
+        let no_params = for_sums && !planner.body.is_gradient();
         let times = if no_params { 1 } else { 2 };
         let vec4s = (times * tuning.channels_last_vec4s).min(MOST_VEC4S);
         let most = most_vectors(vec4s, vector_vec4s);
@@ -277,9 +307,10 @@ impl Planner<'_> {
 
     /// The division of a reduction over `width` columns of each batch: enough tiles to keep the adapter busy, none too
     /// small or larger than a window, and no invocation adds too many numbers in a row.
-    fn divide_for_sums(&self, of: &ByColumn, width: u64) -> Division {
-        let division = self.divide_columns(of, width, true);
-        let tuning = &self.profile.tuning;
+    fn divide_for_sums(&self, width: u64) -> Division {
+        let Self { planner, by: of } = self;
+        let division = self.divide(width, true);
+        let tuning = &planner.profile.tuning;
         let rows = u64::from(of.rows);
         let beside = div_ceil(width, division.tile_columns()) * u64::from(of.batches);
         let splits = div_ceil(tuning.busy_workgroups.into(), beside)
@@ -288,7 +319,9 @@ impl Planner<'_> {
             .max(1);
         Division {
             tile_rows: div_ceil(rows, splits)
-                .min(self.window_unit(of.elements()) / u64::from(of.columns).max(1))
+                .min(
+                    planner.profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1),
+                )
                 .max(1),
             ..division
         }
@@ -296,21 +329,23 @@ impl Planner<'_> {
 
     /// The rows of a tile of the elementwise pass: a tile loads its coefficients once, so it grows while enough tiles are
     /// left to keep the adapter busy.
-    pub fn rows_of_apply(&self, of: &ByColumn, columns: &Columns) -> u64 {
-        let division = &columns.applied;
-        let tuning = &self.profile.tuning;
+    pub fn rows_of_apply(&self, cut: &Cut) -> u64 {
+        let Self { planner, by: of } = self;
+        let division = &cut.applied;
+        let tuning = &planner.profile.tuning;
         let tile = u64::from(tuning.tile);
         let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
-        let row_bytes = u64::from(of.columns) * self.data.size() + 2 * alignment(self.profile);
+        let row_bytes =
+            u64::from(of.columns) * planner.data.size() + 2 * alignment(planner.profile);
         // Some columns of several rows are not in one piece, as a stream writes them.
-        let held = if columns.at_once() {
-            self.profile.window_limit().1 / row_bytes
+        let held = if cut.at_once() {
+            planner.profile.window_limit().1 / row_bytes
         } else {
             1
         };
         (left.clamp(tile, 8 * tile) / division.tile_columns())
             .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
-            .min(self.window_unit(of.elements()) / u64::from(of.columns).max(1))
+            .min(planner.profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1))
             .min(held)
             .max(1)
     }

@@ -1,14 +1,13 @@
 //! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
 
-use super::axes::{Grid, MixedAxes};
-use super::finish::Partials;
-use super::problem::Problem;
-use super::tensors::Tensors;
-use super::windows::Window;
-use super::workspace::Region;
-use super::{MAX_SEQUENTIAL, Planner, div_ceil, most_vectors, word};
-use crate::DType;
 use crate::kernels::{RowTiles, TileRange};
+use crate::plan::axes::{Grid, MixedAxes};
+use crate::plan::limits::MAX_SEQUENTIAL;
+use crate::plan::planner::Planner;
+use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
+use crate::plan::stages::finish::Partials;
+use crate::plan::windows::Window;
+use crate::plan::workspace::Region;
 
 /// Each partial sum of a column adds up at least `SUM_OF` elements, so that writing the sums costs little. Up to
 /// `FEW_SUMS` sums are always allowed, and as few as `FEWEST` elements where there would otherwise not be an eighth of
@@ -21,14 +20,6 @@ const MOST_SUMS: u64 = 1 << 21;
 
 /// The fewest steps of a walk that a window holds, if a binding does.
 const FEWEST_STEPS: u64 = 16;
-
-/// Vectors that each of the invocations holds: one of a few numbers, for which kernels are compiled.
-pub(super) fn vectors_held(vectors: u64, threads_per_row: u64, most: u64) -> u64 {
-    const COMPILED: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32];
-    let vectors = div_ceil(vectors, threads_per_row);
-    let held = COMPILED.into_iter().find(|&held| held >= vectors);
-    held.map_or(vectors, |held| held.min(most.max(vectors)))
-}
 
 /// Rows and columns of a tensor, and how a workgroup divides them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +38,40 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// Rows that `sharing` invocations or more share, each of which holds at most `most_vec4s` vec4s, or one vector.
+    pub fn new(
+        planner: &Planner<'_>,
+        by_row: &Grid,
+        workgroup_size: u32,
+        sharing: u32,
+        most_vec4s: u32,
+    ) -> Self {
+        let columns = u64::from(by_row.inner).max(1);
+        let row_vec4s = match columns % 4 {
+            0 => columns / 4,
+            2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a vec4
+            _ => div_ceil(columns + 3, 4),
+        };
+        let vector_vec4s = u64::from(planner.vector_vec4s(columns));
+        let vectors = row_vec4s / vector_vec4s;
+        let most = most_vectors(most_vec4s, vector_vec4s);
+        let fewest = div_ceil(vectors, most).next_power_of_two();
+        let threads_per_row = u64::from(sharing)
+            .min(vectors.next_power_of_two())
+            .max(fewest)
+            .min(u64::from(workgroup_size));
+        let tiles = div_ceil(vectors, threads_per_row * most);
+        Self {
+            rows: u64::from(by_row.channels),
+            columns,
+            row_vec4s,
+            workgroup_size,
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: vectors_held(vectors, threads_per_row * tiles, most),
+        }
+    }
+
     /// Elements of the tensor.
     pub fn elements(&self) -> u64 {
         self.rows * self.columns
@@ -86,7 +111,7 @@ impl Rows {
 /// The rows that a workgroup does. In the fused kernels, all rows that an invocation walks begin at the same position
 /// in a vec4.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Walk {
+pub(crate) struct RowWalk {
     /// The distance between two rows that an invocation walks.
     pub step: u64,
     /// Workgroups that share `tile_rows` rows, divided by the rows' positions in a vec4.
@@ -98,7 +123,74 @@ pub(crate) struct Walk {
     pub add_thread_rows: bool,
 }
 
-impl Walk {
+impl RowWalk {
+    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row.
+    pub fn new(planner: &Planner<'_>, rows: &Rows, column_tiles: u64) -> Self {
+        let at_once = rows.at_once();
+        let step = match rows.aligned() {
+            true => at_once,
+            false => at_once.max(4),
+        };
+        let (step, walked) = match Self::walked(planner, rows, column_tiles, step) {
+            // An invocation with one row needs no other row with the same misalignment.
+            0 => (at_once, 1),
+            walked => (step, walked),
+        };
+        Self {
+            step,
+            misalignments: step / at_once,
+            tile_rows: walked * step,
+            param_rows: rows.rows,
+            add_thread_rows: at_once > 1 && planner.profile.adds_up_walks(walked),
+        }
+    }
+
+    /// Walks rows one after another, wherever they begin in a vec4.
+    pub fn one_by_one(planner: &Planner<'_>, rows: &Rows, column_tiles: u64) -> Self {
+        let at_once = rows.at_once();
+        let walked = Self::walked(planner, rows, column_tiles, at_once).max(1);
+        Self {
+            step: at_once,
+            misalignments: 1,
+            tile_rows: walked * at_once,
+            param_rows: rows.rows,
+            add_thread_rows: at_once > 1 && planner.profile.adds_up_walks(walked),
+        }
+    }
+
+    /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
+    /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
+    /// an accumulator adds. 0 if a window cannot hold even one step.
+    fn walked(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
+        let tuning = &planner.profile.tuning;
+        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
+        let busy = div_ceil(rows.rows, rows.at_once() * splits);
+        let worth = div_ceil(u64::from(tuning.tile), rows.at_once() * rows.columns);
+        let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
+        let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
+        let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
+        let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
+        // Windows of a few rows would leave as many partial sums as there are elements.
+        let unit = planner.profile.most_between_cuts(rows.elements());
+        let unit = unit
+            .max(FEWEST_STEPS * step * rows.columns)
+            .min(planner.profile.held_unit());
+        let window = unit / (step * rows.columns);
+        let apart = if column_tiles > 1 {
+            step * rows.columns
+        } else {
+            0
+        };
+        let fitting = div_ceil(rows.elements(), MOST_SUMS * rows.at_once());
+        let pages = planner.most_apart(apart).max(fitting);
+        busy.max(worth)
+            .max(few_sums)
+            .max(u64::from(tuning.row_walk))
+            .min(MAX_SEQUENTIAL)
+            .min(pages)
+            .min(window)
+    }
+
     /// The walk with tiles that do not go beyond a sample's rows, if each sample has parameters of its own.
     pub fn of_samples(self, rows_of_a_sample: Option<u64>) -> Self {
         let Some(param_rows) = rows_of_a_sample else {
@@ -212,117 +304,5 @@ impl Walk {
             paired: rows.aligned(),
             ..Partials::paired(region, parameters, of_a_sample)
         }
-    }
-}
-
-impl Planner<'_> {
-    /// Samples with parameters of their own whose rows are planned at once: as many as leave few partial sums.
-    pub fn samples_at_once(&self, problem: &Problem, tensors: &Tensors) -> u64 {
-        let columns = problem.axes.count();
-        let Some(rows) = problem.axes.rows_of_a_sample() else {
-            return u64::MAX;
-        };
-        let of_a_split = match (tensors.param_grads(), columns.is_multiple_of(4)) {
-            (false, _) => 0,
-            (true, true) => columns / 2,
-            (true, false) => 4 * columns,
-        };
-        let samples = (problem.axes.parameters() / columns.max(1)).max(1);
-        let copies = self.copied_params(tensors) / samples;
-        let of_a_sample = of_a_split * div_ceil(rows, MAX_SEQUENTIAL) + copies;
-        (self.few_records(&tensors.src) / of_a_sample.max(1)).max(1)
-    }
-
-    /// Invocations in each subgroup, if workgroups of this size consist of whole subgroups, which can add up their
-    /// invocations' numbers; else 0.
-    pub fn subgroup(&self, workgroup_size: u32) -> u64 {
-        let size = self.profile.subgroup_size;
-        let whole = size > 1 && workgroup_size.is_multiple_of(size);
-        match whole && self.data != DType::F64 {
-            true => u64::from(size),
-            false => 0,
-        }
-    }
-
-    /// Rows that `sharing` invocations or more share, each of which holds at most `most_vec4s` vec4s, or one vector.
-    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_vec4s: u32) -> Rows {
-        let columns = u64::from(by_row.inner).max(1);
-        let row_vec4s = match columns % 4 {
-            0 => columns / 4,
-            2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a vec4
-            _ => div_ceil(columns + 3, 4),
-        };
-        let vector_vec4s = u64::from(self.vector_vec4s(columns));
-        let vectors = row_vec4s / vector_vec4s;
-        let most = most_vectors(most_vec4s, vector_vec4s);
-        let fewest = div_ceil(vectors, most).next_power_of_two();
-        let threads_per_row = u64::from(sharing)
-            .min(vectors.next_power_of_two())
-            .max(fewest)
-            .min(u64::from(workgroup_size));
-        let tiles = div_ceil(vectors, threads_per_row * most);
-        Rows {
-            rows: u64::from(by_row.channels),
-            columns,
-            row_vec4s,
-            workgroup_size,
-            threads_per_row,
-            vector_vec4s,
-            column_vectors: vectors_held(vectors, threads_per_row * tiles, most),
-        }
-    }
-
-    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row.
-    pub fn walk(&self, rows: &Rows, column_tiles: u64) -> Walk {
-        let at_once = rows.at_once();
-        let step = match rows.aligned() {
-            true => at_once,
-            false => at_once.max(4),
-        };
-        let (step, walked) = match self.walked(rows, column_tiles, step) {
-            // An invocation with one row needs no other row with the same misalignment.
-            0 => (at_once, 1),
-            walked => (step, walked),
-        };
-        Walk {
-            step,
-            misalignments: step / at_once,
-            tile_rows: walked * step,
-            param_rows: rows.rows,
-            add_thread_rows: at_once > 1 && self.adds_up_walks(walked),
-        }
-    }
-
-    /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
-    /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
-    /// an accumulator adds. 0 if a window cannot hold even one step.
-    pub fn walked(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
-        let tuning = &self.profile.tuning;
-        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
-        let busy = div_ceil(rows.rows, rows.at_once() * splits);
-        let worth = div_ceil(u64::from(tuning.tile), rows.at_once() * rows.columns);
-        let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
-        let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
-        let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
-        let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
-        // Windows of a few rows would leave as many partial sums as there are elements.
-        let unit = self.window_unit(rows.elements());
-        let unit = unit
-            .max(FEWEST_STEPS * step * rows.columns)
-            .min(self.held_unit());
-        let window = unit / (step * rows.columns);
-        let apart = if column_tiles > 1 {
-            step * rows.columns
-        } else {
-            0
-        };
-        let fitting = div_ceil(rows.elements(), MOST_SUMS * rows.at_once());
-        let pages = self.most_apart(apart).max(fitting);
-        busy.max(worth)
-            .max(few_sums)
-            .max(u64::from(tuning.row_walk))
-            .min(MAX_SEQUENTIAL)
-            .min(pages)
-            .min(window)
     }
 }

@@ -1,20 +1,19 @@
-//! The fused channels-first kernel: when it fits, its tiles and windows.
+//! Planes in one dispatch: when that fits, its tiles and windows.
 
-use super::axes::{Grid, Groups, Layout};
-use super::tensors::Tensors;
-use super::windows::windows;
-use super::workspace::Region;
-use super::{
-    Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
-    word,
-};
-use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
-use crate::{Error, Tensor};
-
-/// Planes of this many elements or more are fused whatever `SHORT_PLANE` says, where each is a channel of its own: if
-/// they were read as columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times
-/// the time).
-pub(super) const LONE_PLANE: u32 = 8;
+use super::channels::Channels;
+use super::channels_first::PlaneAlignment;
+use super::{Known, Reduced, Walk};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes};
+use crate::plan::axes::{Grid, LONE_PLANE};
+use crate::plan::dispatch::{Binding, Requirement};
+use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
+use crate::plan::sizes::{div_ceil, word};
+use crate::plan::stages::combine_groups::sums_of_all_samples;
+use crate::plan::windows::alignment;
+use crate::plan::workspace::Workspace;
+use crate::{Algorithm, Error, Tensor};
 
 /// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
@@ -39,18 +38,30 @@ impl Block {
     }
 }
 
-impl Planner<'_> {
+/// The choice of such tiles.
+struct Blocks<'a> {
+    planner: Planner<'a>,
+    grid: Grid,
+    /// Channels side by side that share statistics.
+    group_channels: u32,
+}
+
+impl Blocks<'_> {
     /// How tiles are made for loads of `vector_vec4s` vec4s.
-    fn block_by(&self, grid: &Grid, group_channels: u32, vector_vec4s: u32) -> Block {
-        let tuning = &self.profile.tuning;
-        let widest = self.workgroup(tuning.fused_workgroup);
+    fn block_by(&self, vector_vec4s: u32) -> Block {
+        let (planner, grid, group_channels) = (&self.planner, &self.grid, self.group_channels);
+        let tuning = &planner.profile.tuning;
+        let widest = planner.workgroup(tuning.fused_workgroup);
         let vector = 4 * vector_vec4s;
         // As many invocations to a plane as it has vectors, so that short planes share a workgroup.
-        let threads_per_plane = self.threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
+        let threads_per_plane =
+            planner
+                .profile
+                .threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
         let aligned = grid.inner.is_multiple_of(vector);
         // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
         let whole = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2()));
-        let of_groups = self.body.of_groups();
+        let of_groups = planner.body.of_groups();
         let fewest = match of_groups {
             // Channels that fill vectors are a power of two.
             true => {
@@ -75,7 +86,7 @@ impl Planner<'_> {
                 cached: whole
                     || (aligned
                         && !of_groups
-                        && self.cheap_barriers()
+                        && planner.profile.cheap_barriers()
                         && fits(side, tuning.fused_block)),
                 adds: div_ceil(u64::from(grid.outer), u64::from(planes_at_once))
                     * u64::from(vector_vec4s)
@@ -86,152 +97,162 @@ impl Planner<'_> {
         // planes to share, narrow the workgroup, which makes more tiles.
         let mut block = divided(widest, 1);
         let most = (widest / threads_per_plane).min(1 << grid.outer.max(1).ilog2());
-        while block.planes_at_once < most && !self.is_profitable(grid, &block) {
+        while block.planes_at_once < most && !self.always_suits(&block) {
             block = divided(widest, 2 * block.planes_at_once);
         }
-        while block.channels > fewest && !self.is_profitable(grid, &block) {
+        while block.channels > fewest && !self.always_suits(&block) {
             block = divided(block.workgroup_size / 2, block.planes_at_once);
         }
         block
     }
 
     /// Tiles for the widest loads that suit them.
-    fn block(&self, grid: &Grid, group_channels: u32) -> Block {
+    fn block(&self) -> Block {
+        let grid = &self.grid;
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
         let vector_vec4s = match sample.is_multiple_of(8) {
-            true => self.vector_of_planes(grid),
+            true => self.planner.vector_of_planes(grid),
             false => 1, // tiles do not end with vectors of two
         };
-        let block = self.block_by(grid, group_channels, vector_vec4s);
+        let block = self.block_by(vector_vec4s);
         // The kernel has room for the statistics of one channel for each invocation.
         let kept = block.channels <= u64::from(block.workgroup_size);
-        match vector_vec4s == 1 || (kept && self.is_profitable(grid, &block)) {
+        match vector_vec4s == 1 || (kept && self.always_suits(&block)) {
             true => block,
-            false => self.block_by(grid, group_channels, 1),
+            false => self.block_by(1),
         }
     }
 
     /// Whether the second reading comes from a cache, and no invocation adds for long.
     fn suits(&self, block: &Block) -> bool {
-        block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SEQUENTIAL)
+        block.cached
+            && block.adds <= u64::from(self.planner.profile.tuning.fused_adds).min(MAX_SEQUENTIAL)
     }
 
     /// Whether one dispatch of such tiles is the fastest way, however large the tensor is.
-    fn is_profitable(&self, grid: &Grid, block: &Block) -> bool {
-        self.suits(block) && self.fills(grid, block)
+    fn always_suits(&self, block: &Block) -> bool {
+        self.suits(block) && self.fills(block)
     }
 
     /// Whether there are enough tiles to keep the adapter busy, or more tiles would each have too little work.
-    fn fills(&self, grid: &Grid, block: &Block) -> bool {
-        let tuning = &self.profile.tuning;
-        block.count(grid) >= u64::from(tuning.fused_blocks)
-            || grid.elements() <= u64::from(tuning.tile)
+    fn fills(&self, block: &Block) -> bool {
+        let tuning = &self.planner.profile.tuning;
+        block.count(&self.grid) >= u64::from(tuning.fused_blocks)
+            || self.grid.elements() <= u64::from(tuning.tile)
     }
 
     /// Why the kernel cannot do a tensor, if it cannot.
-    pub fn channels_first_fused_unsupported_reason(
-        &self,
-        grid: &Grid,
-        group_channels: u32,
-        src: &Requirement,
-    ) -> Option<String> {
-        if grid.elements() == 0 {
-            return Some("the tensor is empty".to_owned());
-        }
+    fn check(&self) -> Result<(), String> {
+        let (planner, grid) = (&self.planner, &self.grid);
+        check(grid.elements() > 0, || "the tensor is empty".to_owned())?;
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
-        if grid.outer > 1 && !sample.is_multiple_of(4) {
-            return Some(format!(
-                "the {sample} elements of an index of N are not a multiple of 4"
-            ));
-        }
-        if self.body.of_groups() && grid.outer > 1 {
-            return Some("the channels of a sample are not planes".to_owned());
-        }
-        let block = self.block(grid, group_channels);
+        check(grid.outer == 1 || sample.is_multiple_of(4), || {
+            format!("the {sample} elements of an index of N are not a multiple of 4")
+        })?;
+        check(grid.outer == 1 || !planner.body.of_groups(), || {
+            "the channels of a sample are not planes".to_owned()
+        })?;
+        let block = self.block();
         // A binding must hold the whole tensor, or, where windows can begin at tiles, one tile and what surrounds it.
-        let bound = match grid.outer {
-            1 => {
-                let bytes = block.channels * u64::from(grid.inner) * src.dtype.size();
-                bytes + 2 * self.profile.alignment.max(256)
-            }
-            _ => src.padded_bytes(),
+        let size = planner.data.size();
+        let bound = if grid.outer == 1 {
+            block.channels * u64::from(grid.inner) * size + 2 * alignment(planner.profile)
+        } else {
+            grid.elements().next_multiple_of(4) * size
         };
-        if bound > self.profile.window_limit().1 {
-            return Some(format!("{bound} bytes do not fit one binding"));
-        }
+        check(bound <= planner.profile.window_limit().1, || {
+            format!("{bound} bytes do not fit one binding")
+        })?;
         let most = u64::from(block.workgroup_size);
-        let adds = u64::from(group_channels);
-        if adds > 1 && (block.channels > most || adds > MAX_SEQUENTIAL) {
-            return Some(format!(
-                "groups of {group_channels} channels are too large for a workgroup"
-            ));
-        }
-        if block.channels > most || block.adds > MAX_SEQUENTIAL {
-            return Some(format!(
-                "{} elements of a channel are too many for a workgroup",
-                grid.count()
-            ));
-        }
-        None
+        let adds = u64::from(self.group_channels);
+        check(
+            adds <= 1 || (block.channels <= most && adds <= MAX_SEQUENTIAL),
+            || format!("groups of {adds} channels are too large for a workgroup"),
+        )?;
+        check(
+            block.channels <= most && block.adds <= MAX_SEQUENTIAL,
+            || {
+                format!(
+                    "{} elements of a channel are too many for a workgroup",
+                    grid.count()
+                )
+            },
+        )
     }
 
     /// Whether the tensor is so small, or planes are so long, that tiles of channels suit the adapter.
-    pub fn channels_first_fused_pay(&self, layout: &Layout, group_channels: u32) -> bool {
-        let grid = &layout.grid;
-        let small = grid.inner >= 4 && self.is_small(grid);
+    fn is_profitable(&self) -> bool {
+        let grid = &self.grid;
+        let is_small = self.planner.profile.is_small(grid.elements());
+        let small = grid.inner >= 4 && is_small;
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
-        let block = self.block(grid, group_channels);
-        (small || lone || layout.has_planes())
-            && (small || grid.outer == 1 || self.bound_at_once(grid))
+        let block = self.block();
+        (small || lone || grid.has_planes())
+            && (small || grid.outer == 1 || self.bound_at_once())
             && self.suits(&block)
-            && (self.fills(grid, &block) || self.is_small(grid))
+            && (self.fills(&block) || is_small)
     }
 
     /// Whether a tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which
     /// is bound at once, is far below the binding limit.
-    fn bound_at_once(&self, grid: &Grid) -> bool {
+    fn bound_at_once(&self) -> bool {
         const MOST: u64 = 1 << 24;
+        let grid = &self.grid;
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
-        u64::from(grid.outer) <= self.most_apart(sample) && grid.elements() <= MOST
+        u64::from(grid.outer) <= self.planner.most_apart(sample) && grid.elements() <= MOST
     }
+}
 
-    /// The whole gradient or forward pass over a grid's planes.
-    pub fn channels_first_fused(
-        &self,
-        grid: &Grid,
-        tensors: &Tensors,
-        scalars: Scalars,
-    ) -> Result<Vec<Dispatch>, Error> {
-        let groups = GroupSizes::none(grid.channels);
-        self.fused_planes(grid, groups, tensors, scalars, None)
-    }
+/// A walk over planes in one dispatch. For groups, the results of each channel or group follow from the sums of the
+/// channels, which are kept in the workspace.
+pub(crate) struct PlanesFused<'a> {
+    over: Channels<'a>,
+    blocks: Blocks<'a>,
+}
 
-    /// The same for groups of channels. The results of each channel or group follow from the sums of the channels,
-    /// which are left in a region of the workspace.
-    pub fn channels_first_fused_groups(
-        &self,
-        groups: &Groups,
-        tensors: &Tensors,
-        scalars: Scalars,
-        sums: Option<Region>,
-    ) -> Result<Vec<Dispatch>, Error> {
-        let tensors = Tensors {
-            results: vec![],
-            ..tensors.clone()
+impl<'a> PlanesFused<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let over = Channels::new(planner);
+        over.check_fusible(Algorithm::FusedChannelsFirst)?;
+        let blocks = Blocks {
+            planner,
+            grid: over.layout.grid,
+            group_channels: word(planner.problem.axes.group_parameters()),
         };
-        let grid = &groups.layout.grid;
-        self.fused_planes(grid, group_sizes(groups), &tensors, scalars, sums)
+        blocks.check()?;
+        Ok(Self { over, blocks })
+    }
+}
+
+impl Walk for PlanesFused<'_> {
+    fn is_profitable(&self) -> bool {
+        self.blocks.is_profitable()
     }
 
-    fn fused_planes(
-        &self,
-        grid: &Grid,
-        groups: GroupSizes,
-        tensors: &Tensors,
-        scalars: Scalars,
-        sums: Option<Region>,
-    ) -> Result<Vec<Dispatch>, Error> {
-        let block = self.block(grid, groups.group_channels);
+    fn kept_records(&self) -> u64 {
+        let Planner {
+            problem, tensors, ..
+        } = self.over.planner;
+        let kept = problem.family == Family::Groups && !tensors.results.is_empty();
+        if kept {
+            self.over.layout.grid.channels.into()
+        } else {
+            0
+        }
+    }
+
+    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let planner = &self.over.planner;
+        let (grid, block) = (&self.blocks.grid, self.blocks.block());
+        let is_grouped = planner.problem.family == Family::Groups;
+        let groups = if is_grouped {
+            planner.problem.axes.groups().sizes()
+        } else {
+            GroupSizes::none(grid.channels)
+        };
+        let keeps_sums = self.kept_records() > 0;
+        let mut bound = planner.tensors.bound_at_once();
+        bound.retain(|tensor| !is_grouped || !planner.tensors.results.contains(tensor));
         let blocks = block.count(grid);
         // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.
         let (units, unit_blocks) = if grid.outer == 1 {
@@ -249,23 +270,23 @@ impl Planner<'_> {
         let vectors = div_ceil(of_a_plane, block.threads_per_plane.into());
         let kernel = ChannelsFirstFused {
             vector_vec4s: block.vector_vec4s,
-            block_vectors: self.body.block_vectors(vectors),
+            block_vectors: planner.body.block_vectors(vectors),
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             whole: alignment.whole,
             in_turns: block.in_turns,
         };
-        let windows = windows(self.profile, &tensors.src, 0..units, unit_blocks, start)?;
+        let windows = planner.windows(0..units, unit_blocks, start)?;
         let kernel = (kernel, block.workgroup_size);
-        self.over(&windows, &tensors.src, kernel, |window, range| {
+        let dispatches = planner.over(&windows, kernel, |window, range| {
             let bind = |tensor: &Requirement| match tensor.tensor {
                 Tensor::Mask => window.bind_mask(tensor),
                 data if data.is_data() => window.bind(tensor),
                 _ => Binding::whole(tensor),
             };
-            let mut bindings: Vec<_> = tensors.bound_at_once().iter().map(bind).collect();
-            bindings.extend(sums.map(|_| Binding::workspace()));
+            let mut bindings: Vec<_> = bound.iter().map(bind).collect();
+            bindings.extend(keeps_sums.then(Binding::workspace));
             let uniforms = ChannelsFirstFusedUniforms {
                 outer: grid.outer,
                 channels: grid.channels,
@@ -275,10 +296,15 @@ impl Planner<'_> {
                 threads_per_plane: block.threads_per_plane,
                 planes_at_once: block.planes_at_once,
                 range,
-                sums: sums.map_or(0, |region| region.first),
-                scalars,
+                sums: known.kept.first,
+                scalars: planner.problem.scalars(),
             };
             (bindings, uniforms)
+        })?;
+        Ok(Reduced {
+            dispatches,
+            statistics: None,
+            parameters: keeps_sums.then(|| sums_of_all_samples(planner.problem, known.kept)),
         })
     }
 }
@@ -286,7 +312,33 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Profile, Tuning};
+    use crate::kernels::Body;
+    use crate::plan::tests::with_planner;
+    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile, Tuning};
+
+    /// Asks the blocks of a grid, of groups if there are several channels in each.
+    fn with_blocks<T>(
+        profile: &Profile,
+        data: DType,
+        (grid, group_channels): (Grid, u32),
+        ask: impl FnOnce(&Blocks<'_>) -> T,
+    ) -> T {
+        let norm = Norm::batch(DataFormat::Ncx);
+        let operation = Operation::new(norm, Backward::default(), &[1, 4, 4], data);
+        with_planner(profile, &operation, |planner| {
+            let body = if group_channels > 1 {
+                Body::GroupGradient
+            } else {
+                Body::Gradient
+            };
+            let planner = Planner { body, ..planner };
+            ask(&Blocks {
+                planner,
+                grid,
+                group_channels,
+            })
+        })
+    }
 
     #[test]
     fn blocks_are_whole_vectors_that_a_workgroup_keeps() {
@@ -319,13 +371,12 @@ mod tests {
                 inner,
             };
             let fused = [DType::F32, DType::F16, DType::Bf16].map(|data| {
-                let planner = Planner {
-                    profile,
-                    body: crate::kernels::Body::Gradient,
-                    data,
-                    epilogue: crate::kernels::Epilogue::default(),
-                };
-                let block = planner.block(&grid, 1);
+                let (block, fused) = with_blocks(profile, data, (grid, 1), |blocks| {
+                    (
+                        blocks.block(),
+                        blocks.check().is_ok() && blocks.is_profitable(),
+                    )
+                });
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
                 let vector = 4 * u64::from(block.vector_vec4s);
                 let workgroup = u64::from(block.workgroup_size);
@@ -344,15 +395,7 @@ mod tests {
                     // Otherwise a vector might hold elements of three channels.
                     assert!(u64::from(inner) >= vector, "{what}");
                 }
-                let src = Requirement {
-                    tensor: Tensor::Src,
-                    dtype: data,
-                    elements: grid.elements(),
-                };
-                planner
-                    .channels_first_fused_unsupported_reason(&grid, 1, &src)
-                    .is_none()
-                    && planner.channels_first_fused_pay(&grid.into(), 1)
+                fused
             });
             // One choice for all types.
             assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
@@ -369,13 +412,6 @@ mod tests {
                 tuning,
                 ..Profile::usual()
             };
-            let planner = Planner {
-                epilogue: crate::kernels::Epilogue::default(),
-                body: crate::kernels::Body::GroupGradient,
-                profile: &profile,
-                data: DType::F32,
-            };
-            let widest = u64::from(planner.workgroup(tuning.fused_workgroup));
             for (group_channels, inner) in
                 (1..=200).flat_map(|group| (1..=40).map(move |inner| (group, inner)))
             {
@@ -384,24 +420,22 @@ mod tests {
                     channels: 4096 * group_channels,
                     inner,
                 };
-                let src = Requirement {
-                    tensor: Tensor::Src,
-                    dtype: DType::F32,
-                    elements: grid.elements(),
-                };
                 let what = format!("{grid:?} of {group_channels}, {tuning:?}");
-                let block = planner.block(&grid, group_channels);
+                let of_groups = (grid, group_channels);
+                let (widest, block, checked) =
+                    with_blocks(&profile, DType::F32, of_groups, |blocks| {
+                        let widest = blocks.planner.workgroup(tuning.fused_workgroup);
+                        (u64::from(widest), blocks.block(), blocks.check())
+                    });
                 let group = u64::from(group_channels);
                 assert!(block.channels.is_multiple_of(group), "{what}");
-                let reason =
-                    planner.channels_first_fused_unsupported_reason(&grid, group_channels, &src);
                 // Four groups begin at a vec4, however long planes are.
                 if 4 * group <= widest && group <= MAX_SEQUENTIAL {
                     fused += 1;
-                    assert_eq!(reason, None, "{what}");
+                    assert_eq!(checked, Ok(()), "{what}");
                 }
                 if group > MAX_SEQUENTIAL {
-                    assert!(reason.is_some(), "{what}");
+                    assert!(checked.is_err(), "{what}");
                 }
             }
         }
@@ -416,27 +450,14 @@ mod tests {
                 ..Profile::usual()
             };
             let fused = |outer, channels, inner| {
-                let data = DType::F32;
-                let planner = Planner {
-                    body: crate::kernels::Body::Gradient,
-                    profile: &profile,
-                    data,
-                    epilogue: crate::kernels::Epilogue::default(),
-                };
                 let grid = Grid {
                     outer,
                     channels,
                     inner,
                 };
-                let src = Requirement {
-                    tensor: Tensor::Src,
-                    dtype: data,
-                    elements: grid.elements(),
-                };
-                planner
-                    .channels_first_fused_unsupported_reason(&grid, 1, &src)
-                    .is_none()
-                    && planner.channels_first_fused_pay(&grid.into(), 1)
+                with_blocks(&profile, DType::F32, (grid, 1), |blocks| {
+                    blocks.check().is_ok() && blocks.is_profitable()
+                })
             };
             assert!(fused(1, 65536, 8) && fused(1, 300_001, 25));
             assert!(!fused(1, 300_001, 7) && !fused(4, 65536, 8));

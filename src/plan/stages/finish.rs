@@ -1,11 +1,14 @@
 //! The dispatches that add up partial sums and derive what follows from the sums.
 
-use super::axes::MixedAxes;
 use super::pack::PACK_WORKGROUP;
-use super::workspace::{Region, Workspace};
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
-use crate::Shards;
-use crate::kernels::{Body, Finish, FinishUniforms, Scalars};
+use crate::kernels::{Finish, FinishUniforms};
+use crate::plan::axes::MixedAxes;
+use crate::plan::derived::Derived;
+use crate::plan::dispatch::{Binding, Dispatch, Requirement};
+use crate::plan::planner::Planner;
+use crate::plan::problem::sums_elements;
+use crate::plan::sizes::{div_ceil, threads, word};
+use crate::plan::workspace::{Region, Workspace};
 use crate::{Error, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's partial sum p is record
@@ -76,45 +79,6 @@ pub(crate) enum Route {
     ToSums,
     /// From the buffer `sums` to the results.
     FromSums,
-}
-
-/// The results that follow from sums of channels of `count` elements.
-#[derive(Clone)]
-pub(crate) struct Derived {
-    pub count: u64,
-    /// The tensors that are read for them, and those that are written. Each line is bound together.
-    pub operands: Vec<Vec<Requirement>>,
-    /// The records that the elementwise pass needs. The first line is read for them.
-    pub means: Option<Region>,
-    pub scalars: Scalars,
-    pub shards: Shards,
-}
-
-impl Derived {
-    /// Plain means of sums of `count` elements, and no results.
-    pub fn of(count: u64) -> Self {
-        Self {
-            count,
-            operands: Vec::new(),
-            means: None,
-            scalars: Scalars {
-                epsilon: 0.0,
-                inverse_count: 1.0 / f64::from(word(count).max(1)),
-                running_weight: 0.0,
-                running_correction: 0.0,
-            },
-            shards: Shards::default(),
-        }
-    }
-}
-
-/// Elements of the buffer `sums`: two sums of each channel, then the number of their elements; or a record of each
-/// channel and each shard.
-pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
-    match body.pairs() {
-        true => 2 * channels + 1,
-        false => 4 * channels * u64::from(shards.count),
-    }
 }
 
 impl Planner<'_> {
@@ -197,8 +161,7 @@ impl Planner<'_> {
             }
         }
         let scratch = if route == Route::Whole { 1 } else { 2 };
-        let most = self.profile.max_storage_buffers as usize;
-        if route == Route::ToSums || operands.len() + scratch <= most {
+        if route == Route::ToSums || self.profile.binds(operands.len() + scratch) {
             let target = Target::Channels(derived, &operands, derived.means, route);
             return Ok(vec![self.add_up_to(partials, &target)?]);
         }
@@ -242,7 +205,7 @@ impl Planner<'_> {
         let vec4s = div_ceil(u64::from(partials.channels), 4);
         let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
         let count = div_ceil(partials.count, subtotal_partials).max(1);
-        let workgroups = self.workgroups(channel_tiles * count)?;
+        let workgroups = self.profile.workgroups(channel_tiles * count)?;
         let mut bindings = vec![Binding::workspace()];
         let mut kernel = Finish {
             threads,

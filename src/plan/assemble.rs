@@ -1,0 +1,403 @@
+//! Makes a plan's dispatches: stages, one after another, along a walk.
+
+use super::candidates::{WHOLE, Way};
+use super::derived::Derived;
+use super::dispatch::{Binding, Dispatch, Phases};
+use super::limits::check_dispatches;
+use super::planner::Planner;
+use super::problem::Family;
+use super::rounds::RunningSums;
+use super::sizes::word;
+use super::stages::Stage;
+use super::stages::combine_groups::sums_of_all_samples;
+use super::stages::finish::{Partials, Route};
+use super::tensors::Tensors;
+use super::walks::{Known, Reduced};
+use super::workspace::{Region, Workspace};
+use crate::kernels::{Constant, GroupSizes, ROWS_AT_ONCE};
+use crate::{Algorithm, Error, Tensor};
+use std::ops::Range;
+
+/// The dispatches of an operation, or of a slice of it.
+pub(super) struct Assembled {
+    pub algorithm: Algorithm,
+    /// Whether there are halves.
+    pub has_halves: bool,
+    pub dispatches: Vec<(Phases, Dispatch)>,
+}
+
+/// Assembles an operation or a slice. If there are `running` sums, those of parameters are added to them.
+pub(super) fn assemble(
+    planner: Planner<'_>,
+    running: &mut Option<RunningSums>,
+    workspace: &mut Workspace,
+) -> Result<Assembled, Error> {
+    let way = Way::of(planner)?;
+    let mut has_halves = planner.problem.has_halves();
+    let mut assembly = Assembly {
+        planner,
+        phases: if has_halves {
+            Phases::ALL
+        } else {
+            Phases::WHOLE
+        },
+        running,
+        workspace,
+        dispatches: Vec::new(),
+    };
+    if has_halves && way.stages == WHOLE {
+        assembly.phases = Phases::REDUCE.with(Phases::APPLY);
+        assembly.run(&Way::of_halves(planner, way.algorithm)?)?;
+        // One dispatch needs no workspace: where there is no room for that of the halves, there are none.
+        if assembly.workspace.bytes() > planner.profile.max_binding {
+            *assembly.workspace = Workspace::new(planner.data.accumulator());
+            assembly.dispatches.clear();
+            has_halves = false;
+        }
+        assembly.phases = Phases::WHOLE;
+    }
+    assembly.run(&way)?;
+    Ok(Assembled {
+        algorithm: way.algorithm,
+        has_halves,
+        dispatches: assembly.dispatches,
+    })
+}
+
+/// A plan in the making.
+struct Assembly<'a, 'w> {
+    planner: Planner<'a>,
+    /// The recordings that are planned.
+    phases: Phases,
+    /// The sums to which those of parameters are added, where there are several slices.
+    running: &'w mut Option<RunningSums>,
+    workspace: &'w mut Workspace,
+    dispatches: Vec<(Phases, Dispatch)>,
+}
+
+impl Assembly<'_, '_> {
+    /// Adds dispatches that take part in some recordings.
+    fn add(&mut self, phases: Phases, dispatches: Vec<Dispatch>) {
+        if let Some(phases) = phases.and(self.phases) {
+            let dispatches = dispatches.into_iter();
+            self.dispatches
+                .extend(dispatches.map(|dispatch| (phases, dispatch)));
+        }
+    }
+
+    /// Adds all dispatches of a way.
+    fn run(&mut self, way: &Way<'_>) -> Result<(), Error> {
+        let Planner {
+            problem,
+            tensors,
+            body,
+            ..
+        } = self.planner;
+        if problem.axes.elements() == 0 {
+            return self.finish_nothing();
+        }
+        let walk = &*way.walk;
+        let has = |stage| way.stages.contains(&stage);
+        let mut params = None;
+        if let Some(others) = walk.bound_besides_params() {
+            let (loaded, copies) = self.planner.load_params(others, self.workspace)?;
+            self.add(Phases::WHOLE, copies);
+            params = Some(loaded);
+        }
+        let whole = 0..tensors.statistics.groups;
+        let parts = match walk.parts() {
+            [] => std::slice::from_ref(&whole),
+            parts => parts,
+        };
+        let longest = parts.first().map_or(0, |part| part.end - part.start);
+        let has_means = has(Stage::Finish) && problem.has_means() && walk.has_means();
+        let mut known = Known {
+            stats: self.reserve(match problem.family {
+                _ if has(Stage::Whole) => 0,
+                Family::Groups if has(Stage::Combine) && body.statistics().is_empty() => 0,
+                Family::Groups if has(Stage::Combine) => {
+                    problem.axes.groups().channels_of_all().into()
+                }
+                _ => longest,
+            })?,
+            means: if has_means {
+                Some(self.reserve(longest)?)
+            } else {
+                None
+            },
+            kept: self.reserve(walk.kept_records())?,
+            loads_params: params.is_some(),
+            params: params.unwrap_or_default(),
+            part: 0..0,
+        };
+        let before = *self.workspace;
+        let mut end = before;
+        let mut parameters = None;
+        for part in parts {
+            *self.workspace = before;
+            known.part = part.clone();
+            let mut reduced = Reduced::default();
+            for stage in way.stages {
+                self.stage(*stage, way, &mut known, &mut reduced)?;
+            }
+            parameters = reduced.parameters;
+            end.grow_to(self.workspace);
+            check_dispatches(self.dispatches.len() as u64)?;
+        }
+        *self.workspace = end;
+        if let Some(parameters) = parameters {
+            self.finish_parameters(parameters)?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, records: u64) -> Result<Region, Error> {
+        match records {
+            0 => Ok(Region { first: 0 }),
+            records => self.workspace.reserve(records),
+        }
+    }
+
+    /// Adds a stage of a part.
+    fn stage(
+        &mut self,
+        stage: Stage,
+        way: &Way<'_>,
+        known: &mut Known,
+        reduced: &mut Reduced,
+    ) -> Result<(), Error> {
+        let planner = self.planner;
+        let (problem, walk) = (planner.problem, &*way.walk);
+        match stage {
+            Stage::Pack => self.pack(known),
+            Stage::Reduce if problem.has_sums(planner.tensors) => {
+                *reduced = walk.reduce(known, self.workspace)?;
+                let dispatches = std::mem::take(&mut reduced.dispatches);
+                if walk.writes_in_one_pass() {
+                    let all = dispatches.iter().map(|one| writing(planner.tensors, one));
+                    self.add(Phases::WHOLE, all.collect());
+                    self.add(Phases::REDUCE, dispatches);
+                } else {
+                    self.add(Phases::WHOLE.with(Phases::REDUCE), dispatches);
+                }
+                Ok(())
+            }
+            Stage::Finish if !problem.is_inference() => {
+                let none = || Partials::none(word(known.part.end - known.part.start), known.stats);
+                let partials = reduced.statistics.take();
+                match partials.or_else(|| problem.has_halves().then(none)) {
+                    Some(partials) => self.finish_statistics(partials, known),
+                    None => Ok(()),
+                }
+            }
+            Stage::Spread => {
+                let groups = problem.axes.groups();
+                let of_groups = known.stats;
+                known.stats = self.reserve(groups.channels_of_all().into())?;
+                let spread = planner.spread_statistics(&groups, of_groups, known.stats)?;
+                self.add(Phases::WHOLE, vec![spread]);
+                Ok(())
+            }
+            Stage::Combine => match reduced.statistics.take() {
+                Some(partials) => self.combine(partials, known),
+                None => Ok(()),
+            },
+            Stage::Apply => {
+                let apply = walk.apply(known)?;
+                let in_one_pass = walk.writes_in_one_pass();
+                let phases = if in_one_pass {
+                    Phases::APPLY
+                } else {
+                    Phases::WHOLE.with(Phases::APPLY)
+                };
+                self.add(phases, apply);
+                Ok(())
+            }
+            Stage::Whole => {
+                *reduced = walk.reduce(known, self.workspace)?;
+                let dispatches = std::mem::take(&mut reduced.dispatches);
+                self.add(Phases::WHOLE, dispatches);
+                Ok(())
+            }
+            Stage::Reduce | Stage::Finish => Ok(()),
+        }
+    }
+
+    fn pack(&mut self, known: &Known) -> Result<(), Error> {
+        let Planner {
+            problem,
+            tensors,
+            body,
+            ..
+        } = self.planner;
+        if body.statistics().is_empty() {
+            return Ok(());
+        }
+        let own = tensors.of_statistics(&known.part);
+        let statistics: Vec<_> = own.statistics.all().collect();
+        let params: Vec<_> = if known.loads_params {
+            vec![]
+        } else {
+            tensors.params().copied().collect()
+        };
+        let (channels, sizes) = if problem.family == Family::Groups {
+            let groups = problem.axes.groups();
+            (groups.channels_of_all(), groups.sizes())
+        } else {
+            let channels = word(known.part.end - known.part.start);
+            (channels, GroupSizes::none(channels))
+        };
+        let pack =
+            self.planner
+                .pack_statistics(channels, sizes, [&statistics, &params], known.stats)?;
+        self.add(Phases::ALL, bound_from(&known.part, tensors, pack));
+        Ok(())
+    }
+
+    /// Adds up the sums of what shares statistics, and derives what follows from them: for the whole and for the two
+    /// halves.
+    fn finish_statistics(&mut self, partials: Partials, known: &Known) -> Result<(), Error> {
+        let planner = self.planner;
+        let (dispatches, partials) = planner.add_subtotals(partials, self.workspace)?;
+        self.add(Phases::WHOLE.with(Phases::REDUCE), dispatches);
+        let is_gradient = planner.body.is_gradient();
+        let derived = Derived {
+            means: if is_gradient {
+                known.means
+            } else {
+                Some(known.stats)
+            },
+            ..Derived::of_statistics(planner.problem, &planner.tensors.of_statistics(&known.part))
+        };
+        self.finish_halves(&partials, &derived, &known.part)
+    }
+
+    fn finish_halves(
+        &mut self,
+        partials: &Partials,
+        derived: &Derived,
+        part: &Range<u64>,
+    ) -> Result<(), Error> {
+        let planner = self.planner;
+        // A gradient may want neither results nor means: then only the sums of the first half.
+        let is_wanted =
+            derived.means.is_some() || derived.operands.iter().any(|line| !line.is_empty());
+        for (phases, route) in [
+            (Phases::WHOLE, Route::Whole),
+            (Phases::REDUCE, Route::ToSums),
+            (Phases::APPLY, Route::FromSums),
+        ] {
+            if phases.meets(self.phases) && (is_wanted || route == Route::ToSums) {
+                let finish = planner.finish(partials, derived, route)?;
+                self.add(phases, bound_from(part, planner.tensors, finish));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds up the sums of parameters, and writes their gradients, or adds the sums to those of other slices.
+    fn finish_parameters(&mut self, partials: Partials) -> Result<(), Error> {
+        let Planner {
+            problem, tensors, ..
+        } = self.planner;
+        if !tensors.results.iter().any(|result| result.elements > 0) {
+            return Ok(());
+        }
+        if let Some(running) = self.running {
+            let sums = self.planner.add_up(running, partials, self.workspace)?;
+            self.add(Phases::WHOLE, sums);
+            return Ok(());
+        }
+        let (sums, partials) = self.planner.add_subtotals(partials, self.workspace)?;
+        self.add(Phases::WHOLE, sums);
+        let finish = self.planner.finish(
+            &partials,
+            &Derived::of_results(problem, tensors),
+            Route::Whole,
+        )?;
+        self.add(Phases::WHOLE, finish);
+        Ok(())
+    }
+
+    /// The results of no elements.
+    fn finish_nothing(&mut self) -> Result<(), Error> {
+        let Planner {
+            problem, tensors, ..
+        } = self.planner;
+        let results = tensors.results.iter().map(|result| result.elements).max();
+        let results = if problem.has_halves() {
+            Some(problem.axes.parameters())
+        } else {
+            results
+        };
+        let none = Partials::none(word(results.unwrap_or(0)), self.workspace.reserve(0)?);
+        match (results, problem.has_halves()) {
+            (Some(1..), true) => {
+                let derived = Derived::of_statistics(problem, tensors);
+                self.finish_halves(&none, &derived, &(0..0))
+            }
+            _ => self.finish_parameters(none),
+        }
+    }
+
+    /// Combines the sums of a group's channels, in their place.
+    fn combine(&mut self, partials: Partials, known: &mut Known) -> Result<(), Error> {
+        let planner = self.planner;
+        let (dispatches, sums) = planner.sums_of_channels(partials, self.workspace)?;
+        self.add(Phases::WHOLE, dispatches);
+        // Before the sums are overwritten.
+        self.finish_parameters(sums_of_all_samples(planner.problem, sums))?;
+        let combine = planner.combine_groups(&planner.problem.axes.groups(), known.stats, sums)?;
+        self.add(Phases::WHOLE, vec![combine]);
+        if planner.body.statistics().is_empty() {
+            known.stats = sums;
+        } else {
+            known.means = Some(sums);
+        }
+        Ok(())
+    }
+}
+
+/// A reduction that also writes the results, where it reads diff_dst.
+fn writing(tensors: &Tensors, reduction: &Dispatch) -> Dispatch {
+    let mut dispatch = reduction.clone();
+    let bindings = &mut dispatch.bindings;
+    let read = bindings
+        .iter()
+        .find(|bound| bound.tensor == Tensor::DiffDst);
+    if let Some(bytes) = read.map(|read| read.bytes.clone()) {
+        bindings.extend(tensors.outputs.iter().map(|output| Binding {
+            tensor: output.tensor,
+            bytes: bytes.clone(),
+            owned: None,
+        }));
+    }
+    // Results need registers, so only one row is loaded at a time.
+    for (name, value) in &mut dispatch.constants {
+        if *name == ROWS_AT_ONCE {
+            *value = Constant::Size(1);
+        }
+    }
+    dispatch
+}
+
+/// Dispatches over a part of the statistics, whose tensors are bound from its start on.
+fn bound_from(
+    part: &Range<u64>,
+    tensors: &Tensors,
+    mut dispatches: Vec<Dispatch>,
+) -> Vec<Dispatch> {
+    if part.start == 0 {
+        return dispatches;
+    }
+    let all = tensors.all();
+    for binding in dispatches
+        .iter_mut()
+        .flat_map(|dispatch| &mut dispatch.bindings)
+    {
+        let mut all = all.iter();
+        let bound = all.find(|one| one.tensor == binding.tensor && one.tensor.is_statistic());
+        binding.shift(bound.map_or(0, |statistic| part.start * statistic.dtype.size()));
+    }
+    dispatches
+}

@@ -1,0 +1,155 @@
+//! The one list that decides which plan an operation gets: the first candidate of its family that can do the problem and
+//! is profitable, or the one that the profile forces. A walk says why it cannot do a problem, and whether it is
+//! profitable.
+
+use super::planner::Planner;
+use super::problem::Family;
+use super::stages::Stage;
+use super::walks::Walk;
+use super::walks::channels::Channels;
+use super::walks::channels_first::Planes;
+use super::walks::channels_first_fused::PlanesFused;
+use super::walks::channels_last::ChannelsLast;
+use super::walks::channels_last_fused::ColumnsOfChannels;
+use super::walks::columns::WalkedColumns;
+use super::walks::columns_fused::ColumnsInRegisters;
+use super::walks::groups_as_rows::GroupsAsRows;
+use super::walks::rows_fused::RowsInRegisters;
+use super::walks::rows_split::RowsReadTwice;
+use crate::{Algorithm, Error};
+
+const SPLIT: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Finish, Stage::Apply];
+const GROUPS: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Combine, Stage::Apply];
+const ROWS_OF_GROUPS: &[Stage] = &[Stage::Reduce, Stage::Finish, Stage::Spread, Stage::Apply];
+pub(super) const WHOLE: &[Stage] = &[Stage::Whole];
+
+/// A walk, or why there is none.
+type Made<'a> = Result<Box<dyn Walk + 'a>, String>;
+
+/// A way to do the operations of a family.
+struct Candidate {
+    family: Family,
+    algorithm: Algorithm,
+    stages: &'static [Stage],
+    walk: for<'a> fn(Planner<'a>) -> Made<'a>,
+}
+
+const fn candidate(
+    family: Family,
+    algorithm: Algorithm,
+    stages: &'static [Stage],
+    walk: for<'a> fn(Planner<'a>) -> Made<'a>,
+) -> Candidate {
+    Candidate {
+        family,
+        algorithm,
+        stages,
+        walk,
+    }
+}
+
+#[rustfmt::skip]
+const CANDIDATES: [Candidate; 15] = {
+    use Algorithm as By;
+    use Family::{Channels, Columns, Groups, Rows};
+    [
+        candidate(Channels, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(planner))),
+        candidate(Channels, By::FusedChannelsLast, WHOLE, |planner| made(ColumnsOfChannels::new(planner))),
+        candidate(Channels, By::General, SPLIT, general),
+        candidate(Channels, By::ChannelsLast, SPLIT, |planner| made(ChannelsLast::new(planner, By::ChannelsLast))),
+        candidate(Channels, By::ChannelsFirst, SPLIT, |planner| made(Planes::new(planner, By::ChannelsFirst))),
+
+        candidate(Groups, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(planner))),
+        candidate(Groups, By::General, GROUPS, general),
+        candidate(Groups, By::ChannelsLast, GROUPS, |planner| made(ChannelsLast::new(planner, By::ChannelsLast))),
+        candidate(Groups, By::ChannelsFirst, ROWS_OF_GROUPS, |planner| made(GroupsAsRows::new(planner))),
+        candidate(Groups, By::ChannelsFirst, GROUPS, |planner| made(Planes::new(planner, By::ChannelsFirst))),
+
+        candidate(Rows, By::RowsInRegisters, WHOLE, |planner| made(RowsInRegisters::new(planner))),
+        candidate(Rows, By::RowsReadTwice, SPLIT, |planner| made(Ok(RowsReadTwice::new(planner)))),
+
+        candidate(Columns, By::ColumnsInRegisters, WHOLE, |planner| made(ColumnsInRegisters::new(planner))),
+        candidate(Columns, By::FusedColumns, WHOLE, |planner| made(WalkedColumns::fused(planner))),
+        candidate(Columns, By::ColumnsReadTwice, SPLIT, |planner| made(WalkedColumns::read_twice(planner))),
+    ]
+};
+
+fn made<'a>(walk: Result<impl Walk + 'a, String>) -> Made<'a> {
+    Ok(Box::new(walk?))
+}
+
+/// The walk over axes that do not fold to three.
+fn general(planner: Planner<'_>) -> Made<'_> {
+    if Channels::new(planner)
+        .layout
+        .general
+        .is_some_and(|general| general.keeps_last)
+    {
+        made(ChannelsLast::new(planner, Algorithm::General))
+    } else {
+        made(Planes::new(planner, Algorithm::General))
+    }
+}
+
+/// The way that an operation is done.
+pub(super) struct Way<'a> {
+    pub algorithm: Algorithm,
+    pub stages: &'static [Stage],
+    pub walk: Box<dyn Walk + 'a>,
+}
+
+impl<'a> Way<'a> {
+    /// The way of the whole operation.
+    pub fn of(planner: Planner<'a>) -> Result<Self, Error> {
+        let forced = planner.profile.algorithm;
+        Self::first(planner, forced, |_| true)
+    }
+
+    /// The way of its two halves, where the whole takes one dispatch.
+    pub fn of_halves(planner: Planner<'a>, whole: Algorithm) -> Result<Self, Error> {
+        // In a row of channels, every element would have a partial sum if it were read as columns.
+        let lone = planner.problem.axes.layout().grid.outer == 1;
+        let forced =
+            (whole == Algorithm::FusedChannelsFirst && lone).then_some(Algorithm::ChannelsFirst);
+        Self::first(planner, forced, |candidate| candidate.stages != WHOLE)
+    }
+
+    fn first(
+        planner: Planner<'a>,
+        forced: Option<Algorithm>,
+        is_meant: impl Fn(&Candidate) -> bool,
+    ) -> Result<Self, Error> {
+        let family = planner.problem.family;
+        let mut refused = Error::Algorithm {
+            algorithm: forced.unwrap_or(Algorithm::General),
+            reason: format!("it is not one of {}'s", family.operators()),
+        };
+        for candidate in CANDIDATES
+            .iter()
+            .filter(|candidate| candidate.family == family && is_meant(candidate))
+        {
+            let &Candidate {
+                algorithm,
+                stages,
+                walk,
+                ..
+            } = candidate;
+            if forced.is_some_and(|forced| forced != algorithm) {
+                continue;
+            }
+            match walk(planner) {
+                Ok(walk) if forced.is_some() || walk.is_profitable() => {
+                    return Ok(Self {
+                        algorithm,
+                        stages,
+                        walk,
+                    });
+                }
+                Ok(_) => {}
+                Err(reason) => refused = Error::Algorithm { algorithm, reason },
+            }
+        }
+        // Without a forced algorithm not reached: each family ends with a walk that can do all that others cannot.
+        Err(refused)
+    }
+}

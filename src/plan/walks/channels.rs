@@ -1,0 +1,124 @@
+//! What walks over channels have in common: the layout, and the elementwise pass that writes a mask.
+
+use super::Known;
+use crate::Error;
+use crate::kernels::{FlatApply, FlatApplyUniforms};
+use crate::plan::axes::{Layout, Samples};
+use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::limits::check;
+use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
+use crate::plan::sizes::{div_ceil, word};
+use crate::plan::windows::Window;
+use crate::{Algorithm, Tensor};
+
+/// Channels, of each sample where samples have statistics of their own.
+pub(crate) struct Channels<'a> {
+    pub planner: Planner<'a>,
+    pub layout: Layout,
+    /// The sizes by which elements find their channels, where the channels of each sample alternate.
+    pub samples: Option<Samples>,
+}
+
+impl<'a> Channels<'a> {
+    pub fn new(planner: Planner<'a>) -> Self {
+        let axes = &planner.problem.axes;
+        let is_grouped = planner.problem.family == Family::Groups;
+        Self {
+            planner,
+            layout: axes.layout(),
+            samples: is_grouped.then(|| axes.groups().samples()).flatten(),
+        }
+    }
+}
+
+impl Channels<'_> {
+    /// Why an algorithm is not for these axes, if it is not.
+    pub fn check_axes(&self, algorithm: Algorithm) -> Result<(), String> {
+        match (
+            algorithm == Algorithm::General,
+            self.layout.general.is_some(),
+        ) {
+            (true, false) => Err("the axes fold to (outer, channels, inner)".to_owned()),
+            (false, true) => Err("the axes do not fold to (outer, channels, inner)".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why no kernel can do everything in one dispatch, if none can.
+    pub fn check_fusible(&self, algorithm: Algorithm) -> Result<(), String> {
+        let Planner {
+            profile,
+            problem,
+            tensors,
+            ..
+        } = self.planner;
+        self.check_axes(algorithm)?;
+        check(problem.axes.groups().mixed.is_none(), || {
+            "channels that share statistics or parameters are not side by side".to_owned()
+        })?;
+        if let Some(reason) = problem.not_fusible() {
+            return Err(reason.to_owned());
+        }
+        // For groups the workspace takes the place of the results of channels and groups.
+        let mut bound = tensors.bound_at_once().len();
+        if problem.family == Family::Groups && !tensors.results.is_empty() {
+            bound = bound - tensors.results.len() + 1;
+        }
+        profile.check_bound(bound)
+    }
+
+    /// The bindings of the elementwise pass in a window.
+    pub fn applied(&self, known: &Known, window: &Window) -> Vec<Binding> {
+        let Planner {
+            problem, tensors, ..
+        } = self.planner;
+        // A gradient that treats statistics as constants reads src only for the activation.
+        let by_constants = problem.body.is_gradient() && known.means.is_none();
+        let skips_src = by_constants && !problem.epilogue.is_recomputed();
+        let inputs = tensors.inputs.iter();
+        let read = inputs.filter(|one| one.tensor != Tensor::Src || !skips_src);
+        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
+        bindings.extend(tensors.mask.as_ref().map(|mask| window.bind_mask(mask)));
+        bindings.push(Binding::workspace());
+        bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+        bindings
+    }
+
+    /// Whether the elementwise pass writes a mask, for which it goes in the tensor's order.
+    pub fn writes_mask(&self) -> bool {
+        self.planner.tensors.mask.is_some() && !self.planner.body.is_gradient()
+    }
+
+    /// The elementwise pass in tiles of whole words of the mask.
+    pub fn apply_with_mask(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+        let (planner, layout) = (&self.planner, &self.layout);
+        let grid = &layout.grid;
+        let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
+        let tile = 32 * u64::from(workgroup_size);
+        let general = layout.general.filter(|_| self.samples.is_none());
+        let kernel = FlatApply {
+            general: general.is_some(),
+            keeps_last: general.is_some_and(|general| general.keeps_last),
+            sampled: self.samples.is_some(),
+        };
+        let (row_channels, inner) = match (self.samples, general) {
+            (Some(samples), _) => (samples.channels, 1),
+            (None, Some(general)) => (grid.channels, general.width),
+            (None, None) => (grid.channels, grid.inner),
+        };
+        let start = |at: u64| (at * tile).min(grid.elements());
+        let windows = planner.windows(0..div_ceil(grid.elements(), tile), 1, start)?;
+        planner.over(&windows, (kernel, workgroup_size), |window, range| {
+            let uniforms = FlatApplyUniforms {
+                row_channels,
+                inner,
+                sample: self.samples.map_or(0, |samples| word(samples.elements)),
+                range,
+                stats: known.stats.first,
+                axes: layout.sizes(),
+            };
+            (self.applied(known, window), uniforms)
+        })
+    }
+}

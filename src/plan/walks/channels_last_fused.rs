@@ -1,0 +1,127 @@
+//! Columns of channels in one dispatch: when that fits, and how workgroups divide the columns.
+
+use super::channels::Channels;
+use super::{Known, Reduced, Walk};
+use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms};
+use crate::plan::dispatch::Binding;
+use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::planner::Planner;
+use crate::plan::sizes::{div_ceil, word};
+use crate::plan::workspace::Workspace;
+use crate::{Algorithm, Error};
+
+/// The most rows of an invocation.
+const MOST_ROWS: u64 = 4096;
+
+/// The fewest invocations side by side in a row: 128 bytes of it, in loads of 16.
+const NARROWEST: u32 = 8;
+
+/// A walk over columns of channels in one dispatch.
+pub(crate) struct ColumnsOfChannels<'a> {
+    over: Channels<'a>,
+}
+
+impl<'a> ColumnsOfChannels<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let over = Channels::new(planner);
+        over.check_fusible(Algorithm::FusedChannelsLast)?;
+        let walk = Self { over };
+        walk.check()?;
+        Ok(walk)
+    }
+}
+
+impl ColumnsOfChannels<'_> {
+    /// The number of a workgroup's invocations that are side by side in a row, with loads of `vector_vec4s` vec4s, and
+    /// of all its invocations.
+    fn threads(&self, vector_vec4s: u32) -> (u32, u32) {
+        let planner = &self.over.planner;
+        let tuning = &planner.profile.tuning;
+        let workgroup_size = planner.workgroup(tuning.workgroup);
+        let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
+        let vectors = (self.over.layout.grid.channels / (4 * vector_vec4s)).max(1);
+        let threads_per_row = threads_per_row.min(
+            vectors
+                .checked_next_power_of_two()
+                .unwrap_or(threads_per_row),
+        );
+        let mut threads_per_row = 1 << threads_per_row.ilog2();
+        while threads_per_row > NARROWEST && vectors.div_ceil(threads_per_row) < tuning.fused_blocks
+        {
+            threads_per_row /= 2;
+        }
+        (threads_per_row, workgroup_size)
+    }
+
+    /// Blocks of rows that an invocation adds up, one after another.
+    fn row_blocks(&self) -> u64 {
+        let (threads_per_row, workgroup_size) = self.threads(1);
+        div_ceil(
+            u64::from(self.over.layout.grid.outer),
+            self.over.planner.body.block_rows() * u64::from(workgroup_size / threads_per_row),
+        )
+    }
+
+    /// Why the kernel cannot do a tensor, if it cannot.
+    fn check(&self) -> Result<(), String> {
+        let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
+        check(grid.elements() > 0, || "the tensor is empty".to_owned())?;
+        check(grid.inner == 1, || {
+            "channels are not the last axis".to_owned()
+        })?;
+        check(grid.channels.is_multiple_of(4), || {
+            format!("{} channels are not a multiple of 4", grid.channels)
+        })?;
+        let fits = planner.tensors.src.padded_bytes() <= planner.profile.window_limit().1;
+        check(fits, || "the tensor does not fit one binding".to_owned())?;
+        let most_blocks = (MOST_ROWS / planner.body.block_rows()).min(MAX_SEQUENTIAL);
+        check(self.row_blocks() <= most_blocks, || {
+            format!("{} rows are too many to add up", grid.outer)
+        })
+    }
+}
+
+impl Walk for ColumnsOfChannels<'_> {
+    /// Whether a tensor is small and has few rows; larger ones are faster in wider pieces.
+    fn is_profitable(&self) -> bool {
+        let (profile, grid) = (self.over.planner.profile, &self.over.layout.grid);
+        let (threads_per_row, _) = self.threads(1);
+        let part = u64::from(grid.outer) * 4 * u64::from(threads_per_row);
+        part <= u64::from(profile.tuning.fused_block) && profile.is_small(grid.elements())
+    }
+
+    fn reduce(&self, _known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
+        // Vectors are not wide where invocations share columns: each vec4 of a vector has a tree of sums, with
+        // barriers.
+        let wide = planner.vector_vec4s(u64::from(grid.channels));
+        let (threads_per_row, workgroup_size) = self.threads(wide);
+        let (threads_per_row, vector_vec4s) = if threads_per_row == workgroup_size {
+            (threads_per_row, wide)
+        } else {
+            (self.threads(1).0, 1)
+        };
+        let vectors = grid.channels / (4 * vector_vec4s);
+        let tiles = u64::from(vectors.div_ceil(threads_per_row));
+        let workgroups = planner.profile.workgroups(tiles)?;
+        let kernel = ChannelsLastFused {
+            vector_vec4s,
+            add_thread_rows: threads_per_row < workgroup_size,
+        };
+        let uniforms = ChannelsLastFusedUniforms {
+            rows: grid.outer,
+            channels: grid.channels,
+            threads_per_row,
+            grid_width: workgroups[0],
+            length: word(grid.elements()),
+            scalars: planner.problem.scalars(),
+        };
+        let tensors = planner.tensors.bound_at_once();
+        let bindings = tensors.iter().map(Binding::whole).collect();
+        let dispatch = planner.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups);
+        Ok(Reduced {
+            dispatches: vec![dispatch],
+            ..Reduced::default()
+        })
+    }
+}

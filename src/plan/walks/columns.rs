@@ -1,0 +1,428 @@
+//! Norms over an axis that is not the last one, like layer norm over channels (NCX): statistics belong to columns,
+//! parameters to rows.
+//!
+//! A workgroup that has all rows of its columns reads them twice, in one dispatch. Otherwise a reduction takes the sums
+//! of columns and of rows in one reading, and the elementwise pass has a column's statistics in registers and loads a
+//! row's parameters. Where there is no room for the records of all columns, ranges of columns are done one after
+//! another, with a workspace for one range. Ranges begin at aligned positions of the statistics, wherever that is in a
+//! batch.
+
+use super::columns_cut::{Columns, Cut, Piece, pieces_of};
+use super::{Known, Reduced, Walk};
+use crate::Error;
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
+use crate::plan::axes::ByColumn;
+use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::limits::{check, check_dispatches};
+use crate::plan::planner::Planner;
+use crate::plan::rounds::Rounds;
+use crate::plan::sizes::{div_ceil, word};
+use crate::plan::stages::finish::Partials;
+use crate::plan::stages::params::LoadedParams;
+use crate::plan::windows::{Share, Window, alignment, windows_of};
+use crate::plan::workspace::{Region, Workspace};
+use std::ops::Range;
+
+/// The column tiles and tiles of rows that some dispatches do.
+pub(crate) struct Tiles<'a> {
+    pub piece: &'a Piece,
+    pub row_tiles: Range<u64>,
+    pub tile_rows: u64,
+    pub walked_tiles: u64,
+    /// The record of statistic 0.
+    pub stats: u32,
+}
+
+/// A dispatch's share of a piece.
+pub(crate) struct ColumnShare {
+    pub window: Window,
+    /// Elements in a vector.
+    vector: u64,
+    first_batch: u64,
+    /// The numbers of the column tiles, which walks go through.
+    column_tiles: Range<u64>,
+    walks_of_a_row: u64,
+    row_tiles: Range<u64>,
+}
+
+impl Share for ColumnShare {
+    fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl ColumnShare {
+    /// The uniforms that describe it to both kernels.
+    pub fn uniforms(
+        &self,
+        of: &ByColumn,
+        tiles: &Tiles<'_>,
+        params: &LoadedParams,
+        range: TileRange,
+    ) -> BatchTiles {
+        BatchTiles {
+            rows: of.rows,
+            columns: of.columns,
+            statistics: word(of.statistics()),
+            parameters: word(of.parameters()),
+            first_column: word(tiles.piece.columns.start),
+            end_column: word(tiles.piece.columns.end),
+            first_batch: word(self.first_batch),
+            column_tiles: word(tiles.piece.tiles),
+            first_column_tile: word(self.column_tiles.start),
+            end_column_tile: word(self.column_tiles.end),
+            walked_tiles: word(tiles.walked_tiles),
+            walks_of_a_row: word(self.walks_of_a_row),
+            tile_rows: word(tiles.tile_rows),
+            first_row_tile: word(self.row_tiles.start),
+            row_tiles: word(self.row_tiles.end - self.row_tiles.start),
+            range,
+            last_vector: self.window.last_vector(self.vector),
+            stats: tiles.stats,
+            weights: params.weights(),
+            offsets: params.offsets(),
+        }
+    }
+}
+
+/// A walk over columns: everything but the last sums of rows in one dispatch, or in pieces.
+pub(crate) struct WalkedColumns<'a> {
+    over: Columns<'a>,
+    cut: Cut,
+    fused: bool,
+}
+
+/// What some dispatches do.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    Reduce,
+    Apply,
+    Whole,
+}
+
+impl<'a> WalkedColumns<'a> {
+    /// The walk in pieces.
+    pub fn read_twice(planner: Planner<'a>) -> Result<Self, String> {
+        Self::of(planner, false)
+    }
+
+    /// The walk in one dispatch.
+    pub fn fused(planner: Planner<'a>) -> Result<Self, String> {
+        let walk = Self::of(planner, true)?;
+        let Planner {
+            profile, tensors, ..
+        } = planner;
+        let has_workspace = tensors.param_grads() || tensors.params().count() > 0;
+        let bound = tensors.inputs.len() + tensors.outputs.len() + usize::from(has_workspace);
+        profile.check_bound(bound + walk.bound_statistics())?;
+        let by = &walk.over.by;
+        if planner.problem.is_inference() {
+            let row = u64::from(by.columns) * planner.data.size();
+            let fits = row + 2 * alignment(profile) <= profile.window_limit().1;
+            check(fits, || {
+                format!("{row} bytes of a row do not fit one binding")
+            })?;
+            return Ok(walk);
+        }
+        walk.over.check_whole()?;
+        let division = &walk.cut.division;
+        let walked = div_ceil(by.rows.into(), division.at_once());
+        check(walked <= walk.over.longest_walk(division), || {
+            format!("{} elements of a column are too many", by.rows)
+        })?;
+        let has_room = walk.over.row_records(&walk.cut) <= walk.over.room();
+        check(has_room, || {
+            "its partial sums of rows would outgrow the tensor".to_owned()
+        })?;
+        Ok(walk)
+    }
+
+    fn of(planner: Planner<'a>, fused: bool) -> Result<Self, String> {
+        let over = Columns::new(planner)?;
+        let cut = over.cut(fused).map_err(|error| error.to_string())?;
+        Ok(Self { over, cut, fused })
+    }
+
+    /// Whether there is room for the records of all columns.
+    pub fn has_room(&self) -> bool {
+        self.cut.at_once()
+    }
+}
+
+impl WalkedColumns<'_> {
+    /// The tensors of statistics that a fused kernel binds.
+    fn bound_statistics(&self) -> usize {
+        let tensors = self.over.planner.tensors;
+        tensors.statistics.tensors.len() + tensors.written_statistics().count()
+    }
+
+    /// The bindings of a dispatch in a window.
+    fn bindings(&self, step: Step, params: &LoadedParams, window: &Window) -> Vec<Binding> {
+        let tensors = self.over.planner.tensors;
+        let bind = |tensor| window.bind(tensor);
+        let mut bindings: Vec<_> = if step == Step::Reduce {
+            tensors.reduced(window)
+        } else {
+            tensors.inputs.iter().map(bind).collect()
+        };
+        if self.fused {
+            bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
+        }
+        bindings.extend(params.bindings());
+        let is_summed = step != Step::Apply && tensors.param_grads();
+        if !self.fused || params.weighted() || is_summed {
+            bindings.push(Binding::workspace());
+        }
+        if step != Step::Reduce {
+            bindings.extend(tensors.outputs.iter().map(bind));
+        }
+        if self.fused {
+            bindings.extend(tensors.written_statistics().map(Binding::whole));
+        }
+        bindings
+    }
+
+    /// The dispatches of a step over a part. A reduction does some tiles of rows, whose partial sums begin at a region.
+    fn dispatches(
+        &self,
+        step: Step,
+        known: &Known,
+        (region, row_tiles): (Region, Range<u64>),
+    ) -> Result<Vec<Dispatch>, Error> {
+        let Self { over, cut, .. } = self;
+        let Columns { planner, by } = over;
+        let params = &known.params;
+        let (reduced, applied) = (step != Step::Apply, step != Step::Reduce);
+        // A forward pass by given statistics takes no sums.
+        let reduced = reduced && !planner.problem.is_inference();
+        let division = if reduced { &cut.division } else { &cut.applied };
+        // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
+        let rows_at_once = if reduced {
+            let loads = planner.profile.tuning.loads_at_once;
+            let walked = div_ceil(division.tile_rows, division.at_once()).max(1);
+            planner
+                .rows_at_once(loads, division.column_vectors)
+                .min(1 << walked.ilog2())
+        } else {
+            1
+        };
+        let kernel = ColumnsWalk {
+            threads_per_row: word(division.threads_per_row),
+            threads_per_partial: word(cut.threads_per_partial),
+            column_vectors: word(division.column_vectors),
+            vector_vec4s: word(division.vector_vec4s),
+            rows_at_once: word(rows_at_once),
+            aligned: by.is_aligned(),
+            shares_words: applied && over.shares_words(),
+            reduced,
+            applied,
+            recorded: !self.fused && (applied || !planner.body.statistics().is_empty()),
+            batch_statistics: applied && known.means.is_some(),
+            scaled: params.scaled,
+            offset: params.offset,
+            weighted: params.weighted(),
+            of_samples: by.of_samples,
+            summed: reduced && planner.tensors.param_grads(),
+            add_thread_rows: reduced && division.at_once() > 1,
+        };
+        let (row_tiles, tile_rows) = if reduced {
+            (row_tiles, division.tile_rows)
+        } else {
+            let tile_rows = over.rows_of_apply(cut);
+            (0..div_ceil(by.rows.into(), tile_rows), tile_rows)
+        };
+        // Statistics are counted from the first of all on.
+        let start = known.part.start;
+        let from_part = |region: Region, records: u64| region.first.wrapping_sub(word(records));
+        let partials = from_part(region, start * over.halves_of_a_partial() / 2);
+        let pieces = if reduced {
+            self.pieces(&known.part).to_vec()
+        } else {
+            pieces_of(by, &known.part, cut.applied.tile_columns())
+        };
+        let mut dispatches = Vec::new();
+        for piece in &pieces {
+            let tiles = Tiles {
+                piece,
+                row_tiles: row_tiles.clone(),
+                tile_rows,
+                walked_tiles: if reduced { cut.walked_tiles } else { 1 },
+                stats: from_part(known.stats, start),
+            };
+            let shares = over.shares(&tiles)?;
+            let kernel = (kernel, division.workgroup_size);
+            dispatches.extend(planner.over(&shares, kernel, |share, range| {
+                let uniforms = ColumnsWalkUniforms {
+                    tiles: share.uniforms(by, &tiles, params, range),
+                    row_groups: word(cut.row_groups),
+                    partials_per_row: word(cut.partials_per_row()),
+                    row_partials: known.kept.first,
+                    means: known.means.map_or(0, |means| from_part(means, start)),
+                    partials,
+                    partial_stride: word(over.partial_stride(&known.part)),
+                    scalars: planner.problem.scalars(),
+                };
+                (self.bindings(step, params, &share.window), uniforms)
+            })?);
+            check_dispatches(dispatches.len() as u64)?;
+        }
+        Ok(dispatches)
+    }
+
+    /// The pieces of a part.
+    fn pieces(&self, part: &Range<u64>) -> &[Piece] {
+        let longest = self
+            .cut
+            .ranges
+            .first()
+            .map_or(1, |range| range.end - range.start);
+        let index = part.start / longest.max(1);
+        self.cut
+            .pieces
+            .get(index as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The partial sums of rows.
+    fn sums_of_rows(&self, region: Region) -> Partials {
+        let partials = self.cut.partials_per_row();
+        Partials {
+            channel_stride: partials,
+            ..Partials::plain(region, word(self.over.by.parameters()), partials, 1)
+        }
+    }
+}
+
+impl Walk for WalkedColumns<'_> {
+    /// One dispatch is taken where there is no room for the records of all columns in pieces.
+    fn is_profitable(&self) -> bool {
+        !self.fused || !Self::read_twice(self.over.planner).is_ok_and(|walk| walk.has_room())
+    }
+
+    fn bound_besides_params(&self) -> Option<usize> {
+        let statistics = if self.fused {
+            self.bound_statistics()
+        } else {
+            0
+        };
+        Some(self.over.planner.elementwise() + statistics)
+    }
+
+    fn parts(&self) -> &[Range<u64>] {
+        &self.cut.ranges
+    }
+
+    fn kept_records(&self) -> u64 {
+        self.over.row_records(&self.cut)
+    }
+
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let is_gradient = self.over.planner.body.is_gradient();
+        let parameters = is_gradient.then(|| self.sums_of_rows(known.kept));
+        if self.fused {
+            let dispatches = self.dispatches(Step::Whole, known, (Region { first: 0 }, 0..1))?;
+            return Ok(Reduced {
+                dispatches,
+                statistics: None,
+                parameters,
+            });
+        }
+        let (planner, over) = (&self.over.planner, &self.over);
+        let length = known.part.end - known.part.start;
+        let stride = over.partial_stride(&known.part);
+        let rounds = Rounds::new(
+            self.cut.division.row_tiles(&over.by),
+            stride,
+            planner.subtotal_records(word(length)),
+            over.room().saturating_sub(2 * length),
+        );
+        let (dispatches, partials) = planner.in_rounds(
+            &rounds,
+            workspace,
+            |region, tiles| self.dispatches(Step::Reduce, known, (region, tiles)),
+            |region, tiles| Partials {
+                paired: over.halves_of_a_partial() == 1,
+                ..Partials::plain(region, word(length), tiles, stride)
+            },
+        )?;
+        Ok(Reduced {
+            dispatches,
+            statistics: Some(partials),
+            parameters,
+        })
+    }
+
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+        self.dispatches(Step::Apply, known, (known.stats, 0..0))
+    }
+}
+
+impl Columns<'_> {
+    /// The shares of some tiles of rows of a piece. Whole batches share windows that hold them.
+    pub fn shares(&self, tiles: &Tiles<'_>) -> Result<Vec<ColumnShare>, Error> {
+        let Self { planner, by: of } = self;
+        let Planner {
+            profile,
+            tensors,
+            data,
+            ..
+        } = planner;
+        let (piece, tile_rows) = (tiles.piece, tiles.tile_rows);
+        let (rows, width) = (u64::from(of.rows), u64::from(of.columns));
+        // The elements of some tiles of rows of some batches.
+        let span = |(batches, tiles): &(Range<u64>, Range<u64>)| {
+            let last_row = (tiles.end * tile_rows).min(rows).saturating_sub(1);
+            let first = (batches.start * rows + tiles.start * tile_rows) * width;
+            let last = (batches.end.saturating_sub(1) * rows + last_row) * width;
+            first + piece.columns.start..last + piece.columns.end
+        };
+        let one = span(&(0..1, tiles.row_tiles.clone()));
+        let bytes = (one.end - one.start) * data.size() + 2 * alignment(profile);
+        let fits = bytes <= profile.window_limit().1;
+        let all = piece.batches.clone();
+        let step = if fits { all.end - all.start } else { 1 };
+        let vector = 4 * u64::from(planner.vector_vec4s(width));
+        let mut shares = Vec::new();
+        for batch in all.clone().step_by(step.max(1) as usize) {
+            let units = if fits {
+                all.clone()
+            } else {
+                tiles.row_tiles.clone()
+            };
+            let part = |some: Range<u64>| {
+                if fits {
+                    (some, tiles.row_tiles.clone())
+                } else {
+                    (batch..batch + 1, some)
+                }
+            };
+            for window in windows_of(profile, &tensors.src, units, |some| span(&part(some)))? {
+                let (batches, row_tiles) = &part(window.units.clone());
+                let owned = Some(span(&part(window.units.clone())));
+                let first = piece.first_tile + (batches.start - all.start) * piece.tiles;
+                let end = first + (batches.end - batches.start) * piece.tiles;
+                let walks = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
+                let walks_of_a_row =
+                    div_ceil(piece.tiles, tiles.walked_tiles).clamp(1, walks.max(1));
+                let rows_of_walks = div_ceil(walks, walks_of_a_row) * walks_of_a_row;
+                let tiles = 0..rows_of_walks * (row_tiles.end - row_tiles.start);
+                shares.push(ColumnShare {
+                    vector,
+                    first_batch: batches.start,
+                    column_tiles: first..end,
+                    walks_of_a_row,
+                    row_tiles: row_tiles.clone(),
+                    window: Window {
+                        owned,
+                        tiles,
+                        ..window
+                    },
+                });
+            }
+            // Every batch has a dispatch.
+            let left = if fits { 0 } else { all.end - batch - 1 };
+            check_dispatches(shares.len() as u64 + left)?;
+        }
+        Ok(shares)
+    }
+}

@@ -1,0 +1,193 @@
+//! A forward pass over columns in one reading, where registers hold them.
+
+use super::columns::{Tiles, WalkedColumns};
+use super::columns_cut::{Columns, Division, pieces_of};
+use super::rows_fused::row_vec4s;
+use super::{Known, Reduced, Walk};
+use crate::Error;
+use crate::kernels::{ColumnsFused, ColumnsFusedUniforms};
+use crate::plan::dispatch::Binding;
+use crate::plan::limits::{check, check_dispatches};
+use crate::plan::planner::Planner;
+use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
+use crate::plan::workspace::Workspace;
+
+/// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory.
+const FEWEST_VEC4S: u64 = 4;
+
+/// A walk over columns in registers.
+pub(crate) struct ColumnsInRegisters<'a> {
+    over: Columns<'a>,
+    division: Division,
+    /// Rows that an invocation holds.
+    held_rows: u64,
+}
+
+impl<'a> ColumnsInRegisters<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let (problem, tensors) = (planner.problem, planner.tensors);
+        check(
+            !problem.body.is_gradient() && !problem.is_inference(),
+            || "it is no forward pass by the statistics of src".to_owned(),
+        )?;
+        let over = Columns::new(planner.in_registers())?;
+        over.check_whole()?;
+        let held = columns_held(&over).ok_or_else(|| {
+            format!(
+                "{} elements of a column are more than a workgroup's registers hold",
+                over.by.rows
+            )
+        });
+        let (division, held_rows) = held?;
+        let walk = Self {
+            over,
+            division,
+            held_rows,
+        };
+        let workspace = usize::from(tensors.params().count() > 0);
+        planner.profile.check_bound(workspace + walk.bound())?;
+        Ok(walk)
+    }
+}
+
+impl ColumnsInRegisters<'_> {
+    /// The buffers that the kernel binds besides gamma, beta and gate.
+    fn bound(&self) -> usize {
+        let tensors = self.over.planner.tensors;
+        tensors.inputs.len() + tensors.outputs.len() + tensors.results.len()
+    }
+}
+
+/// How workgroups hold columns, and the rows that an invocation holds: the widest pieces of rows with which
+/// registers hold all rows.
+fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
+    let Columns { planner, by: of } = over;
+    let tuning = &planner.profile.tuning;
+    let sizes = [tuning.workgroup, tuning.fused_workgroup].map(|size| planner.workgroup(size));
+    // With two vec4s, NVIDIA's compiler keeps what an invocation holds in memory, which takes four times as long.
+    let vector_vec4s = 1;
+    let width_vectors = div_ceil(of.columns.into(), 4).max(1);
+    let most = most_vectors(row_vec4s(planner), vector_vec4s);
+    let widest = u64::from(tuning.channels_last_threads.max(1));
+    let mut threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
+    let fewest = FEWEST_VEC4S.min(threads_per_row);
+    while threads_per_row >= fewest {
+        for size in sizes.map(u64::from) {
+            let at_once = size / threads_per_row.min(size);
+            let held = vectors_held(of.rows.into(), at_once, most);
+            if held <= most && threads_per_row <= size {
+                let division = Division {
+                    workgroup_size: word(size),
+                    threads_per_row,
+                    vector_vec4s,
+                    column_vectors: 1,
+                    tile_rows: of.rows.into(),
+                };
+                return Some((division, held));
+            }
+        }
+        threads_per_row /= 2;
+    }
+    None
+}
+
+impl Walk for ColumnsInRegisters<'_> {
+    /// It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows slowly, 3
+    /// times.
+    fn is_profitable(&self) -> bool {
+        let Planner {
+            profile,
+            problem,
+            tensors,
+            ..
+        } = self.over.planner;
+        let split = WalkedColumns::read_twice(Planner::new(profile, problem, tensors));
+        profile.cheap_barriers() || !split.is_ok_and(|split| split.has_room())
+    }
+
+    fn bound_besides_params(&self) -> Option<usize> {
+        Some(self.bound())
+    }
+
+    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let Self { over, division, .. } = self;
+        let Columns { planner, by: of } = over;
+        let (tensors, params) = (planner.tensors, &known.params);
+        let kernel = ColumnsFused {
+            threads_per_row: word(division.threads_per_row),
+            column_vectors: 1,
+            held_rows: word(self.held_rows),
+            vector_vec4s: word(division.vector_vec4s),
+            aligned: of.is_aligned(),
+            shares_words: over.shares_words(),
+            scaled: params.scaled,
+            offset: params.offset,
+            weighted: params.weighted(),
+            of_samples: of.of_samples,
+            add_thread_rows: division.at_once() > 1,
+        };
+        let kernel = (kernel, division.workgroup_size);
+        let mut reduced = Reduced::default();
+        for piece in &pieces_of(of, &known.part, division.tile_columns()) {
+            let tiles = Tiles {
+                piece,
+                row_tiles: 0..1,
+                tile_rows: of.rows.into(),
+                walked_tiles: 1,
+                stats: 0,
+            };
+            let shares = over.shares(&tiles)?;
+            reduced
+                .dispatches
+                .extend(planner.over(&shares, kernel, |share, range| {
+                    let window = &share.window;
+                    let mut bindings: Vec<_> =
+                        tensors.inputs.iter().map(|one| window.bind(one)).collect();
+                    bindings.extend(params.bindings());
+                    if params.weighted() {
+                        bindings.push(Binding::workspace());
+                    }
+                    bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+                    bindings.extend(tensors.result_bindings());
+                    let tiles = share.uniforms(of, &tiles, params, range);
+                    let scalars = planner.problem.scalars();
+                    (bindings, ColumnsFusedUniforms { tiles, scalars })
+                })?);
+            check_dispatches(reduced.dispatches.len() as u64)?;
+        }
+        Ok(reduced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::{Algorithm, DType, Forward, Norm, Operation, Profile};
+
+    #[test]
+    fn batches_beyond_a_window_are_read_twice() {
+        let norm = Norm::Axes {
+            axes: vec![1],
+            param_axes: vec![1],
+            centered: true,
+        };
+        let forward =
+            |dtype| Operation::new(norm.clone(), Forward::default(), &[2, 96, 1 << 20], dtype);
+        let algorithm = |dtype, max_window| {
+            let profile = Profile {
+                max_window,
+                max_binding: 1 << 31,
+                ..Profile::usual()
+            };
+            forward(dtype).planned(&profile).unwrap().algorithm
+        };
+        assert_eq!(
+            algorithm(DType::F32, 1 << 29),
+            Algorithm::ColumnsInRegisters
+        );
+        assert_eq!(
+            algorithm(DType::F32, 300 << 20),
+            Algorithm::ColumnsReadTwice
+        );
+    }
+}

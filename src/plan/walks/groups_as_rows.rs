@@ -1,0 +1,49 @@
+//! Groups that are each a row of the tensor: their statistics are taken as those of rows.
+
+use super::channels::Channels;
+use super::channels_first::Planes;
+use super::{Known, Reduced, Walk};
+use crate::plan::axes::Layout;
+use crate::plan::dispatch::Dispatch;
+use crate::plan::limits::check;
+use crate::plan::planner::Planner;
+use crate::plan::workspace::Workspace;
+use crate::{Algorithm, Error};
+
+/// A walk over planes of groups, then over planes of channels.
+pub(crate) struct GroupsAsRows<'a> {
+    rows: Planes<'a>,
+    channels: Planes<'a>,
+}
+
+impl<'a> GroupsAsRows<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let problem = planner.problem;
+        let is_forward = !problem.body.is_gradient() && !problem.is_inference();
+        check(is_forward && problem.axes.groups().are_rows(), || {
+            "it is no forward pass over groups that are rows".to_owned()
+        })?;
+        let over = Channels {
+            planner,
+            layout: Layout::from(problem.axes.by_row()),
+            samples: None,
+        };
+        Ok(Self {
+            rows: Planes {
+                over,
+                one_pass: false,
+            },
+            channels: Planes::new(planner, Algorithm::ChannelsFirst)?,
+        })
+    }
+}
+
+impl Walk for GroupsAsRows<'_> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+        self.rows.reduce(known, workspace)
+    }
+
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+        self.channels.apply(known)
+    }
+}

@@ -1,0 +1,263 @@
+//! Rows that registers hold: forward or backward in one reading.
+
+use super::rows::{RowWalk, Rows};
+use super::{Known, Reduced, Walk};
+use crate::Error;
+use crate::kernels::{RowsFused, RowsFusedUniforms};
+use crate::plan::axes::Grid;
+use crate::plan::dispatch::Binding;
+use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::planner::Planner;
+use crate::plan::rounds::Rounds;
+use crate::plan::sizes::{most_vectors, threads, vectors_held, word};
+use crate::plan::stages::finish::Partials;
+use crate::plan::workspace::{Region, Workspace};
+use crate::tuning::MOST_ROW_VEC4S;
+use std::ops::Range;
+
+/// A walk over rows in registers.
+pub(crate) struct RowsInRegisters<'a> {
+    planner: Planner<'a>,
+    /// The rows that share parameters, if not all do.
+    rows_of_a_sample: Option<u64>,
+    rows: Rows,
+    walk: RowWalk,
+    rounds: Rounds,
+}
+
+impl<'a> RowsInRegisters<'a> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+        let planner = planner.in_registers();
+        let (problem, tensors) = (planner.problem, planner.tensors);
+        check(!problem.is_inference(), || {
+            "statistics are given".to_owned()
+        })?;
+        let rows = rows_of_registers(&planner, &problem.axes.by_row());
+        check(rows.tile_vectors() >= rows.row_vectors(), || {
+            format!(
+                "{} elements of a row are more than a workgroup's registers hold",
+                rows.columns
+            )
+        })?;
+        let rows_of_a_sample = problem.axes.rows_of_a_sample();
+        let sums_of_samples = rows_of_a_sample.is_some() && tensors.param_grads();
+        let mut walk = RowWalk::new(&planner, &rows, 1).of_samples(rows_of_a_sample);
+        if sums_of_samples {
+            let longest = planner.profile.held_unit() / rows.columns;
+            let longest = longest.min(MAX_SEQUENTIAL * walk.step);
+            walk = walk.within(&rows, planner.few_records(), longest);
+        }
+        // As many splits at a time as there is room for in sums of columns; all, where each sample has its own.
+        let room = if rows_of_a_sample.is_some() {
+            u64::MAX
+        } else {
+            planner.partial_records(0).min(planner.held_records(0))
+        };
+        let records = if tensors.param_grads() {
+            walk.column_records(&rows)
+        } else {
+            0
+        };
+        let subtotal_records = planner.subtotal_records(word(rows.columns));
+        let rounds = Rounds::new(walk.splits(&rows), records, subtotal_records, room);
+        check(rounds.fit(), || {
+            "its partial sums would outgrow the tensor".to_owned()
+        })?;
+        let results = tensors.results.len();
+        let bound = tensors.bound_at_once().len();
+        // The workspace takes the place of results that the kernel does not write.
+        let stored = results == 0 || stores_statistics(&planner);
+        planner
+            .profile
+            .check_bound(if stored { bound } else { bound - results + 1 })?;
+        Ok(Self {
+            planner,
+            rows_of_a_sample,
+            rows,
+            walk,
+            rounds,
+        })
+    }
+}
+
+/// Whether statistics that are written go to their own tensors. Elements of 16 bits do not: they share words, which
+/// would have to be written at once.
+fn stores_statistics(planner: &Planner<'_>) -> bool {
+    let mut outputs = planner.tensors.results.iter();
+    outputs.any(|output| output.tensor.is_statistic() && output.dtype.size() >= 4)
+}
+
+/// The most vec4s of a row that an invocation holds. For each element a gradient holds diff_dst and x̂, a forward
+/// pass only x, and so twice as many vec4s in the same registers, unless it also holds a residual.
+pub(super) fn row_vec4s(planner: &Planner<'_>) -> u32 {
+    row_vec4s_of_forward(planner, 2)
+}
+
+/// `row_vec4s`, for a forward pass without a residual `times` as many.
+fn row_vec4s_of_forward(planner: &Planner<'_>, times: u32) -> u32 {
+    let of_gradient = planner.profile.tuning.row_vec4s;
+    match planner.body.is_gradient() || planner.problem.epilogue.residual {
+        true => of_gradient,
+        false => (times * of_gradient).min(MOST_ROW_VEC4S),
+    }
+}
+
+/// How a fused kernel divides rows, if registers hold them.
+fn rows_of_registers(planner: &Planner<'_>, by_row: &Grid) -> Rows {
+    let tuning = &planner.profile.tuning;
+    let most = row_vec4s(planner);
+    // A row that a subgroup holds needs no barrier: on an H200 rows of 1152 to 2048 take 0.6 of the time forward.
+    let most_of_subgroup = row_vec4s_of_forward(planner, 4);
+    let divided = |workgroup_size| {
+        let columns = u64::from(by_row.inner);
+        let sharing = threads(workgroup_size, columns, tuning.least_row_vec4s);
+        Rows::new(planner, by_row, workgroup_size, sharing, most)
+    };
+    let held = |rows: &Rows| rows.tile_vectors() >= rows.row_vectors();
+    let mut rows = divided(planner.workgroup(tuning.workgroup));
+    if !held(&rows) {
+        rows = divided(planner.workgroup(tuning.fused_workgroup));
+    }
+    // No more invocations than a subgroup has, if it can hold the row.
+    let subgroup = planner.subgroup(rows.workgroup_size);
+    let most = most_vectors(most_of_subgroup, rows.vector_vec4s);
+    if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
+        rows.threads_per_row = subgroup;
+        rows.column_vectors = vectors_held(rows.row_vectors(), subgroup, most);
+    }
+    rows
+}
+
+impl Walk for RowsInRegisters<'_> {
+    /// Statistics that the kernel does not write itself.
+    fn kept_records(&self) -> u64 {
+        let keeps = !self.planner.body.is_gradient() && !self.planner.tensors.results.is_empty();
+        if keeps && !stores_statistics(&self.planner) {
+            self.rows.rows
+        } else {
+            0
+        }
+    }
+
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+        let Self {
+            planner,
+            rows,
+            walk,
+            ..
+        } = self;
+        let tensors = planner.tensors;
+        let summed = tensors.param_grads();
+        let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
+        let kernel = RowsFused {
+            threads_per_row: word(rows.threads_per_row),
+            column_vectors: word(rows.column_vectors),
+            vector_vec4s: word(rows.vector_vec4s),
+            aligned: rows.aligned(),
+            shares_words: !(rows.columns * planner.data.size()).is_multiple_of(4),
+            complete: rows.complete(),
+            scaled: tensors.is_scaled(),
+            offset: tensors.used_beta().is_some(),
+            kept,
+            stored,
+            summed,
+            of_samples: self.rows_of_a_sample.is_some(),
+            add_thread_rows: walk.add_thread_rows && summed,
+        };
+        let start = |split: u64| walk.start(rows, split);
+        let reduce = |region: Region, splits: Range<u64>| {
+            let windows = planner.windows(splits, walk.misalignments, start)?;
+            let kernel = (kernel, rows.workgroup_size);
+            planner.over(&windows, kernel, |window, range| {
+                let mut bindings: Vec<_> =
+                    tensors.inputs.iter().map(|one| window.bind(one)).collect();
+                bindings.extend(
+                    tensors
+                        .statistics
+                        .all()
+                        .map(|tensor| Binding::whole(&tensor)),
+                );
+                bindings.extend(tensors.params().map(Binding::whole));
+                if summed || kept {
+                    bindings.push(Binding::workspace());
+                }
+                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+                if stored {
+                    bindings.extend(tensors.result_bindings());
+                }
+                let uniforms = RowsFusedUniforms {
+                    tiles: walk.uniforms(rows, window, range),
+                    partials: region.first,
+                    stats: known.kept.first,
+                    scalars: planner.problem.scalars(),
+                };
+                (bindings, uniforms)
+            })
+        };
+        let partials = |region, splits| walk.column_partials(rows, region, splits);
+        let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
+        let records = Partials::plain(known.kept, word(rows.rows), 1, rows.rows);
+        Ok(Reduced {
+            dispatches,
+            statistics: None,
+            parameters: if planner.body.is_gradient() {
+                Some(sums)
+            } else {
+                kept.then_some(records)
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::with_planner;
+    use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
+
+    /// The rows of a gradient, if registers hold them.
+    fn rows_in_registers(profile: &Profile, data: DType, columns: usize) -> Option<Rows> {
+        let norm = Norm::layer(-1);
+        let operation = Operation::new(norm, Backward::default(), &[4096, columns], data);
+        with_planner(profile, &operation, |planner| {
+            RowsInRegisters::new(planner).ok().map(|walk| walk.rows)
+        })
+    }
+
+    #[test]
+    fn rows_that_registers_hold_are_fused() {
+        let profile = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let aligned =
+            |data, columns| rows_in_registers(&profile, data, columns).map(|rows| rows.aligned());
+        for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+            assert_eq!(aligned(data, 768), Some(true), "{data}");
+            assert_eq!(aligned(data, 770), Some(false), "{data}");
+            // Two rows of an odd number of 16-bit elements share a word.
+            for columns in [769, 1] {
+                assert_eq!(aligned(data, columns), Some(false), "{data} {columns}");
+            }
+            assert_eq!(aligned(data, 40_001), None, "{data}");
+        }
+    }
+    #[test]
+    fn long_rows_take_wide_workgroups() {
+        let gpu = Profile {
+            max_invocations: 1024,
+            max_workgroup_storage: 32768,
+            ..Profile::usual()
+        };
+        let workgroup = |profile: &Profile, columns| {
+            let rows = rows_in_registers(profile, DType::F32, columns)?;
+            Some((rows.workgroup_size, rows.column_vectors))
+        };
+        assert_eq!(workgroup(&gpu, 4096), Some((256, 4)));
+        assert_eq!(workgroup(&gpu, 4100), Some((512, 3)));
+        assert_eq!(workgroup(&gpu, 8192), Some((512, 4)));
+        assert_eq!(workgroup(&gpu, 8196), None);
+        // The limits that every device has.
+        assert_eq!(workgroup(&Profile::usual(), 4100), None);
+    }
+}
