@@ -3,7 +3,7 @@
 use crate::common::data::assert_close;
 use crate::common::ranks;
 use crate::{Fault, Report, Share};
-use wgpu_norm::{Channels, Norm, Operation, Pass, Profile, Tensor};
+use wgpu_norm::{Channels, DTypes, Norm, Operation, Pass, Profile, Tensor};
 
 pub fn run(share: &Share<'_>) -> Report {
     share.each_problem(1 << 12, |draw, drawn| {
@@ -46,6 +46,11 @@ pub fn takes_ranks(operation: &Operation, parts: &[usize], profile: &Profile) ->
         own.shape[0] = *samples;
         // A small binding may have room for the whole alone, not for halves.
         let is_in_halves = matches!(own.norm, Norm::Batch(_)) && own.pass != Pass::Inference;
+        // Nor for gradients of parameters as wide as sums, in which other norms exchange them.
+        if !is_in_halves && matches!(own.pass, Pass::Backward(_)) {
+            let data = own.types.data;
+            own.types = DTypes::from((data, data.accumulator()));
+        }
         let plan = own.plan(profile);
         plan.is_ok_and(|plan| !is_in_halves || plan.sums().is_some())
     });
