@@ -204,6 +204,11 @@ impl Operation {
 
     /// The plan alone.
     pub(crate) fn planned(&self, profile: &Profile) -> Result<plan::Plan, Error> {
+        Ok(self.planned_or_unfit(profile)?)
+    }
+
+    /// The plan alone, or why it does not fit.
+    pub(crate) fn planned_or_unfit(&self, profile: &Profile) -> Result<plan::Plan, plan::Unfit> {
         self.check()?;
         self.check_batch()?;
         let profile = plan::fit(profile, self.types, self.epsilon)?;

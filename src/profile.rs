@@ -165,12 +165,9 @@ impl Profile {
         .within_bounds()
     }
 
-    /// The limit on the bytes that a dispatch may bind of a tensor that can be cut: its name and its value.
-    pub(crate) fn window_limit(&self) -> (&'static str, u64) {
-        match self.max_window < self.max_binding {
-            true => (MAX_WINDOW, self.max_window),
-            false => (MAX_BINDING, self.max_binding),
-        }
+    /// The most bytes of a window.
+    pub(crate) fn longest_window(&self) -> u64 {
+        self.max_window.min(self.max_binding)
     }
 
     /// This profile with every field in the bounds that kernels without checks rely on.

@@ -3,7 +3,7 @@
 use super::candidates::{WHOLE, Way};
 use super::derived::Derived;
 use super::dispatch::{Binding, Dispatch, Phases};
-use super::limits::check_dispatches;
+use super::limits::{Unfit, check_dispatches};
 use super::planner::Planner;
 use super::problem::Family;
 use super::rounds::RunningSums;
@@ -15,7 +15,7 @@ use super::tensors::Tensors;
 use super::walks::{Known, Reduced};
 use super::workspace::{Region, Workspace};
 use crate::kernels::{Constant, GroupSizes, ROWS_AT_ONCE};
-use crate::{Algorithm, Error, Tensor};
+use crate::{Algorithm, Tensor};
 use std::ops::Range;
 
 /// The dispatches of an operation, or of a slice of it.
@@ -31,7 +31,7 @@ pub(super) fn assemble(
     planner: Planner<'_>,
     running: &mut Option<RunningSums>,
     workspace: &mut Workspace,
-) -> Result<Assembled, Error> {
+) -> Result<Assembled, Unfit> {
     let way = Way::of(planner)?;
     let mut has_halves = planner.problem.has_halves();
     let mut assembly = Assembly {
@@ -86,7 +86,7 @@ impl Assembly<'_, '_> {
     }
 
     /// Adds all dispatches of a way.
-    fn run(&mut self, way: &Way<'_>) -> Result<(), Error> {
+    fn run(&mut self, way: &Way<'_>) -> Result<(), Unfit> {
         let Planner {
             problem,
             tensors,
@@ -151,7 +151,7 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    fn reserve(&mut self, records: u64) -> Result<Region, Error> {
+    fn reserve(&mut self, records: u64) -> Result<Region, Unfit> {
         match records {
             0 => Ok(Region { first: 0 }),
             records => self.workspace.reserve(records),
@@ -165,7 +165,7 @@ impl Assembly<'_, '_> {
         way: &Way<'_>,
         known: &mut Known,
         reduced: &mut Reduced,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Unfit> {
         let planner = self.planner;
         let (problem, walk) = (planner.problem, &*way.walk);
         match stage {
@@ -223,7 +223,7 @@ impl Assembly<'_, '_> {
         }
     }
 
-    fn pack(&mut self, known: &Known) -> Result<(), Error> {
+    fn pack(&mut self, known: &Known) -> Result<(), Unfit> {
         let Planner {
             problem,
             tensors,
@@ -256,7 +256,7 @@ impl Assembly<'_, '_> {
 
     /// Adds up the sums of what shares statistics, and derives what follows from them: for the whole and for the two
     /// halves.
-    fn finish_statistics(&mut self, partials: Partials, known: &Known) -> Result<(), Error> {
+    fn finish_statistics(&mut self, partials: Partials, known: &Known) -> Result<(), Unfit> {
         let planner = self.planner;
         let (dispatches, partials) = planner.add_subtotals(partials, self.workspace)?;
         self.add(Phases::WHOLE.with(Phases::REDUCE), dispatches);
@@ -277,7 +277,7 @@ impl Assembly<'_, '_> {
         partials: &Partials,
         derived: &Derived,
         part: &Range<u64>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Unfit> {
         let planner = self.planner;
         // A gradient may want neither results nor means: then only the sums of the first half.
         let is_wanted =
@@ -296,7 +296,7 @@ impl Assembly<'_, '_> {
     }
 
     /// Adds up the sums of parameters, and writes their gradients, or adds the sums to those of other slices.
-    fn finish_parameters(&mut self, partials: Partials) -> Result<(), Error> {
+    fn finish_parameters(&mut self, partials: Partials) -> Result<(), Unfit> {
         let Planner {
             problem, tensors, ..
         } = self.planner;
@@ -320,7 +320,7 @@ impl Assembly<'_, '_> {
     }
 
     /// The results of no elements.
-    fn finish_nothing(&mut self) -> Result<(), Error> {
+    fn finish_nothing(&mut self) -> Result<(), Unfit> {
         let Planner {
             problem, tensors, ..
         } = self.planner;
@@ -341,7 +341,7 @@ impl Assembly<'_, '_> {
     }
 
     /// Combines the sums of a group's channels, in their place.
-    fn combine(&mut self, partials: Partials, known: &mut Known) -> Result<(), Error> {
+    fn combine(&mut self, partials: Partials, known: &mut Known) -> Result<(), Unfit> {
         let planner = self.planner;
         let (dispatches, sums) = planner.sums_of_channels(partials, self.workspace)?;
         self.add(Phases::WHOLE, dispatches);

@@ -2,6 +2,7 @@
 //! is profitable, or the one that the profile forces. A walk says why it cannot do a problem, and whether it is
 //! profitable.
 
+use super::limits::Unfit;
 use super::planner::Planner;
 use super::problem::Family;
 use super::stages::Stage;
@@ -100,13 +101,13 @@ pub(super) struct Way<'a> {
 
 impl<'a> Way<'a> {
     /// The way of the whole operation.
-    pub fn of(planner: Planner<'a>) -> Result<Self, Error> {
+    pub fn of(planner: Planner<'a>) -> Result<Self, Unfit> {
         let forced = planner.profile.algorithm;
         Self::first(planner, forced, |_| true)
     }
 
     /// The way of its two halves, where the whole takes one dispatch.
-    pub fn of_halves(planner: Planner<'a>, whole: Algorithm) -> Result<Self, Error> {
+    pub fn of_halves(planner: Planner<'a>, whole: Algorithm) -> Result<Self, Unfit> {
         // In a row of channels, every element would have a partial sum if it were read as columns.
         let lone = planner.problem.axes.layout().grid.outer == 1;
         let forced =
@@ -118,7 +119,7 @@ impl<'a> Way<'a> {
         planner: Planner<'a>,
         forced: Option<Algorithm>,
         is_meant: impl Fn(&Candidate) -> bool,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Unfit> {
         let family = planner.problem.family;
         let mut refused = Error::Algorithm {
             algorithm: forced.unwrap_or(Algorithm::General),
@@ -150,6 +151,6 @@ impl<'a> Way<'a> {
             }
         }
         // Without a forced algorithm not reached: each family ends with a walk that can do all that others cannot.
-        Err(refused)
+        Err(refused.into())
     }
 }

@@ -29,6 +29,31 @@ pub(super) fn check_dispatches(dispatches: u64) -> Result<(), Error> {
 /// says.
 const MOST_PLANE_VEC4S: u32 = 256;
 
+/// Why there is no plan.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// A binding has too little room; fewer rows or samples at a time may need less.
+    Room(Error),
+    /// Windows are shorter than what one dispatch must bind, which has so many bytes.
+    Window { needed: u64, error: Error },
+    /// Something else, which smaller pieces do not change.
+    Other(Error),
+}
+
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Unfit> for Error {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Room(error) | Unfit::Window { error, .. } | Unfit::Other(error) => error,
+        }
+    }
+}
+
 /// The reason why something is not done where it cannot be.
 pub(super) fn check(can: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
     if can { Ok(()) } else { Err(reason()) }

@@ -22,6 +22,7 @@ mod workspace;
 
 pub(crate) use dispatch::{Binding, Dispatch, Phases, Requirement};
 pub(crate) use fit::fit;
+pub(crate) use limits::Unfit;
 pub(crate) use problem::Problem;
 pub(crate) use slices::plan;
 

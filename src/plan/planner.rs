@@ -2,6 +2,7 @@
 
 use super::axes::Grid;
 use super::dispatch::{Binding, Dispatch};
+use super::limits::Unfit;
 use super::problem::Problem;
 use super::sizes::word;
 use super::tensors::Tensors;
@@ -9,7 +10,7 @@ use super::windows::{Share, Window, mask_unit, windows};
 use crate::kernels::{
     Body, Constant, Describe, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, TileRange, Uniforms,
 };
-use crate::{Activation, DType, Error, Profile, Tensor};
+use crate::{Activation, DType, Profile, Tensor};
 use std::ops::Range;
 
 /// Neighbouring invocations whose sums of a row are added up before they are written, where no subgroup can do that and
@@ -98,7 +99,7 @@ impl Planner<'_> {
         shares: &[S],
         (kernel, workgroup_size): (K, u32),
         describe: impl Fn(&S, TileRange) -> (Vec<Binding>, K::Uniforms),
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let dispatch = |share: &S| {
             let window = share.window();
             let workgroups = self
@@ -117,7 +118,7 @@ impl Planner<'_> {
         units: Range<u64>,
         unit_tiles: u64,
         start: impl Fn(u64) -> u64,
-    ) -> Result<Vec<Window>, Error> {
+    ) -> Result<Vec<Window>, Unfit> {
         windows(self.profile, &self.tensors.src, units, unit_tiles, start)
     }
 

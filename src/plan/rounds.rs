@@ -2,7 +2,7 @@
 //! before the next ones overwrite them.
 
 use super::dispatch::Dispatch;
-use super::limits::{MAX_SEQUENTIAL, check_dispatches};
+use super::limits::{MAX_SEQUENTIAL, Unfit, check_dispatches};
 use super::planner::Planner;
 use super::sizes::{div_ceil, word};
 use super::stages::finish::Partials;
@@ -12,9 +12,6 @@ use std::ops::Range;
 
 /// The most rounds of a plan.
 const MOST_ROUNDS: u64 = 4096;
-
-/// The name of the limit of rounds in errors.
-pub(super) const ROUNDS: &str = "rounds that fit max_storage_buffer_binding_size";
 
 /// The splits of a reduction.
 pub(crate) struct Rounds {
@@ -65,16 +62,17 @@ impl Planner<'_> {
         &self,
         rounds: &Rounds,
         workspace: &mut Workspace,
-        mut reduce: impl FnMut(Region, Range<u64>) -> Result<Vec<Dispatch>, Error>,
+        mut reduce: impl FnMut(Region, Range<u64>) -> Result<Vec<Dispatch>, Unfit>,
         partials: impl Fn(Region, u64) -> Partials,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+    ) -> Result<(Vec<Dispatch>, Partials), Unfit> {
         let round = rounds.round.max(1);
         Error::check_limit(
             "the workspace's partial sums",
-            ROUNDS,
+            "rounds that fit max_storage_buffer_binding_size",
             rounds.splits / round,
             MOST_ROUNDS,
-        )?;
+        )
+        .map_err(Unfit::Room)?;
         let region = workspace.reserve(round * rounds.records)?;
         if rounds.at_once() {
             let dispatches = reduce(region, 0..rounds.splits)?;
@@ -111,7 +109,7 @@ impl Planner<'_> {
         channels: u32,
         count: u64,
         workspace: &mut Workspace,
-    ) -> Result<RunningSums, Error> {
+    ) -> Result<RunningSums, Unfit> {
         let of_block = workspace.reserve(self.subtotal_records(channels))?;
         let total = match count > MAX_SEQUENTIAL {
             true => workspace.reserve(self.subtotal_records(channels))?,
@@ -132,7 +130,7 @@ impl Planner<'_> {
         sums: &mut RunningSums,
         partials: Partials,
         workspace: &mut Workspace,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
         let begun = !sums.done.is_multiple_of(MAX_SEQUENTIAL);
         dispatches.push(self.add_to(&partials, sums.of_block, begun)?);

@@ -10,17 +10,15 @@ use super::Plan;
 use super::assemble::assemble;
 use super::derived::Derived;
 use super::dispatch::{Dispatch, Phases, Requirement};
-use super::limits::{MAX_SEQUENTIAL, check_dispatches};
+use super::limits::{MAX_SEQUENTIAL, Unfit, check_dispatches};
 use super::planner::Planner;
 use super::problem::Problem;
-use super::rounds::ROUNDS;
 use super::sizes::{div_ceil, word};
 use super::stages::finish::Route;
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use crate::profile::{MAX_BINDING, MAX_WINDOW};
-use crate::{Algorithm, Error, Profile, Tensor};
+use crate::{Algorithm, Profile, Tensor};
 
 /// The number of rows or samples, and of those that are planned at a time.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +66,7 @@ impl Slices {
 }
 
 /// The plan of an operation, in as few slices as fit.
-pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
+pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Unfit> {
     let tensors = problem.tensors();
     let planner = Planner::new(profile, problem, &tensors);
     let lines = problem.separate_lines();
@@ -83,8 +81,11 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
     }
     // Windows of the whole tensor cannot be short where slices would change sums.
     let for_windows = own_parameters || problem.axes.layout().general.is_some();
-    let is_cured =
-        |limit| [MAX_BINDING, ROUNDS].contains(&limit) || (limit == MAX_WINDOW && for_windows);
+    let is_cured = |unfit: &Unfit| match unfit {
+        Unfit::Room(_) => true,
+        Unfit::Window { .. } => for_windows,
+        Unfit::Other(_) => false,
+    };
     let unit = slices.unit(profile, &tensors);
     let mut at_once = slices.at_once.next_multiple_of(unit).min(lines);
     loop {
@@ -102,7 +103,7 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
             planned = plan_slices(planner, slices);
         }
         match planned {
-            Err(Error::Limit { limit, .. }) if at_once > unit && is_cured(limit) => {
+            Err(unfit) if at_once > unit && is_cured(&unfit) => {
                 at_once = at_once.div_ceil(2).next_multiple_of(unit);
             }
             planned => return planned,
@@ -128,7 +129,7 @@ fn samples_at_once(planner: &Planner<'_>) -> u64 {
     (planner.few_records() / of_a_sample.max(1)).max(1)
 }
 
-fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Error> {
+fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
     let Planner {
         profile,
         problem,
@@ -199,7 +200,7 @@ fn complete(
     tensors: Vec<Requirement>,
     workspace: &Workspace,
     mut dispatches: Vec<(Phases, Dispatch)>,
-) -> Result<Plan, Error> {
+) -> Result<Plan, Unfit> {
     let profile = planner.profile;
     let (mut halves_workspace_bytes, mut workspace_bytes) = (0, 0);
     for (phases, dispatch) in &mut dispatches {
@@ -224,7 +225,8 @@ fn complete(
         dispatches,
     };
     check_dispatches(plan.dispatches.len() as u64)?;
-    plan.check_bindings(profile.max_binding)?;
+    plan.check_bindings(profile.max_binding)
+        .map_err(Unfit::Room)?;
     plan.check_buffers(profile.max_storage_buffers)?;
     plan.check_iterations()?;
     Ok(plan)

@@ -2,9 +2,10 @@
 //! window never changes which elements are added in which order.
 
 use super::dispatch::{Binding, Requirement};
-use super::limits::{MOST_DISPATCHES, check_dispatches};
+use super::limits::{MOST_DISPATCHES, Unfit, check_dispatches};
 use super::sizes::word;
 use crate::kernels::TileRange;
+use crate::profile::{MAX_BINDING, MAX_WINDOW};
 use crate::{Error, Profile};
 use std::ops::Range;
 
@@ -86,7 +87,7 @@ pub(crate) fn windows(
     units: Range<u64>,
     unit_tiles: u64,
     start: impl Fn(u64) -> u64,
-) -> Result<Vec<Window>, Error> {
+) -> Result<Vec<Window>, Unfit> {
     let span = |some: Range<u64>| start(some.start)..start(some.end);
     let mut windows = windows_of(profile, tensor, units, span)?;
     for window in &mut windows {
@@ -101,7 +102,7 @@ pub(crate) fn windows_of(
     tensor: &Requirement,
     units: Range<u64>,
     span: impl Fn(Range<u64>) -> Range<u64>,
-) -> Result<Vec<Window>, Error> {
+) -> Result<Vec<Window>, Unfit> {
     let alignment = alignment(profile) / tensor.dtype.size();
     let end = tensor.elements.next_multiple_of(4);
     let bound = |from: u64, to: u64| {
@@ -114,19 +115,21 @@ pub(crate) fn windows_of(
         let elements = bound(from, to);
         (elements.end - elements.start) * tensor.dtype.size()
     };
-    let (limit, most) = profile.window_limit();
+    let most = profile.longest_window();
     if units.start < units.end {
         check_dispatches(bytes(units.start, units.end).div_ceil(most.max(1)))?;
     }
     let mut windows = Vec::new();
     let mut from = units.start;
     while from < units.end {
-        Error::check_limit(
-            format_args!("a window of {}", tensor.tensor.name()),
-            limit,
-            bytes(from, from + 1),
-            most,
-        )?;
+        let needed = bytes(from, from + 1);
+        let what = format_args!("a window of {}", tensor.tensor.name());
+        if most < profile.max_binding {
+            Error::check_limit(what, MAX_WINDOW, needed, most)
+                .map_err(|error| Unfit::Window { needed, error })?;
+        } else {
+            Error::check_limit(what, MAX_BINDING, needed, most).map_err(Unfit::Room)?;
+        }
         // The largest `to` that fits, by bisection.
         let (mut low, mut high) = (from + 1, units.end);
         while low < high {
@@ -191,7 +194,7 @@ mod tests {
         let error =
             super::windows(&profile, &src, 0..2, 1, |u| (u * 5000).min(10_007)).unwrap_err();
         assert!(matches!(
-            error,
+            Error::from(error),
             Error::Limit {
                 available: 4096,
                 ..

@@ -1,5 +1,6 @@
 //! Lays out the workspace: records of four reals, in regions one after another.
 
+use super::limits::Unfit;
 use super::sizes::word;
 use crate::profile::MAX_BINDING;
 use crate::{DType, Error};
@@ -26,19 +27,19 @@ impl Workspace {
     }
 
     /// Reserves `records` records.
-    pub fn reserve(&mut self, records: u64) -> Result<Region, Error> {
+    pub fn reserve(&mut self, records: u64) -> Result<Region, Unfit> {
         let first = self.records;
         // Whole multiples of 16 records keep every region aligned to 256 bytes.
         self.records = first.saturating_add(records.max(1)).next_multiple_of(16);
         match u32::try_from(self.records) {
             Ok(_) => Ok(Region { first: word(first) }),
             // No profile allows bindings of more bytes than that, let alone records.
-            Err(_) => Err(Error::Limit {
+            Err(_) => Err(Unfit::Room(Error::Limit {
                 what: "the workspace".to_owned(),
                 limit: MAX_BINDING,
                 needed: self.bytes(),
                 available: u64::from(u32::MAX),
-            }),
+            })),
         }
     }
 

@@ -1,8 +1,7 @@
 //! The memory that a stream uses, and the size of its windows. Pure.
 
 use super::pieces::{Piece, is_streamed, overlap, pieces};
-use crate::plan::{Plan, Requirement};
-use crate::profile::MAX_WINDOW;
+use crate::plan::{Plan, Requirement, Unfit};
 use crate::{Error, Tensor};
 
 /// Bytes that are read or written at once.
@@ -33,7 +32,7 @@ impl Planned {
     }
 
     /// The same operation in shorter windows, if there are any.
-    fn in_shorter_windows(&self, plan: impl Fn(u64) -> Result<Plan, Error>) -> Option<Self> {
+    fn in_shorter_windows(&self, plan: impl Fn(u64) -> Result<Plan, Unfit>) -> Option<Self> {
         let mut most = self.window / 10 * 7;
         loop {
             match plan(most) {
@@ -42,11 +41,9 @@ impl Planned {
                     return (shorter.window < self.window).then_some(shorter);
                 }
                 // The tensors of some kernel cannot be cut so short.
-                Err(Error::Limit {
-                    limit: MAX_WINDOW,
-                    needed,
-                    ..
-                }) if needed > most && needed < self.window => most = needed,
+                Err(Unfit::Window { needed, .. }) if needed > most && needed < self.window => {
+                    most = needed
+                }
                 // Shorter windows fail too, or there would be too many dispatches.
                 Err(_) => return None,
             }
@@ -61,7 +58,7 @@ impl Planned {
 /// sufficient. The shortest windows need not use the least memory: the sums of the pieces use some too.
 pub(super) fn within(
     budget: u64,
-    plan: impl Fn(u64) -> Result<Plan, Error>,
+    plan: impl Fn(u64) -> Result<Plan, Unfit>,
 ) -> Result<Planned, Error> {
     let mut planned = Planned::new(plan(u64::MAX)?);
     let mut least = planned.memory;
@@ -141,7 +138,7 @@ mod tests {
     /// The budget that an error names. It and all larger ones are sufficient, and 1 % less is not.
     fn named(operation: &Operation) -> u64 {
         let plan = |max_window| {
-            operation.planned(&Profile {
+            operation.planned_or_unfit(&Profile {
                 max_window,
                 long_words: true,
                 subgroup_size: 8,

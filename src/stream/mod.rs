@@ -124,7 +124,7 @@ impl Stream {
                 max_window,
                 ..gpu.profile().clone()
             };
-            operation.planned(&profile)
+            operation.planned_or_unfit(&profile)
         })?;
         if let Some(tensor) = pieces::out_of_order(&planned.plan, &planned.pieces) {
             return Err(Error::gpu(

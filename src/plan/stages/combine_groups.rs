@@ -6,6 +6,7 @@ use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, TIER};
 use crate::plan::axes::{Groups, MixedAxes};
 use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::problem::Problem;
 use crate::plan::sizes::{div_ceil, threads, word};
@@ -41,7 +42,7 @@ impl Planner<'_> {
         &self,
         partials: Partials,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Region), Error> {
+    ) -> Result<(Vec<Dispatch>, Region), Unfit> {
         if partials.is_sums() {
             return Ok((vec![], partials.region));
         }
@@ -58,7 +59,7 @@ impl Planner<'_> {
         groups: &Groups,
         stats: Region,
         sums: Region,
-    ) -> Result<Dispatch, Error> {
+    ) -> Result<Dispatch, Unfit> {
         let channels = u64::from(groups.group_channels);
         // Larger workgroups than elsewhere for very many channels.
         let fewest = word(div_ceil(channels, MOST_CHANNELS)).next_power_of_two();

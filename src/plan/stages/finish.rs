@@ -1,15 +1,16 @@
 //! The dispatches that add up partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
+use crate::Tensor;
 use crate::kernels::{Finish, FinishUniforms};
 use crate::plan::axes::MixedAxes;
 use crate::plan::derived::Derived;
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
+use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::problem::sums_elements;
 use crate::plan::sizes::{div_ceil, threads, word};
 use crate::plan::workspace::{Region, Workspace};
-use crate::{Error, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's partial sum p is record
 /// c · channel_stride + split · partial_stride + k · channels · inner + i of `region`, with
@@ -106,7 +107,7 @@ impl Planner<'_> {
         &self,
         partials: Partials,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+    ) -> Result<(Vec<Dispatch>, Partials), Unfit> {
         let mut dispatches = Vec::new();
         let mut partials = partials;
         let threads = u64::from(self.workgroup(self.profile.tuning.workgroup));
@@ -134,7 +135,7 @@ impl Planner<'_> {
         partials: &Partials,
         total: Region,
         begun: bool,
-    ) -> Result<Dispatch, Error> {
+    ) -> Result<Dispatch, Unfit> {
         let added = begun;
         self.add_up_to(
             partials,
@@ -153,7 +154,7 @@ impl Planner<'_> {
         partials: &Partials,
         derived: &Derived,
         route: Route,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let mut operands = Vec::new();
         for operand in derived.operands.iter().flatten() {
             if !operands.contains(operand) {
@@ -176,7 +177,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    fn add_up_to(&self, partials: &Partials, target: &Target<'_>) -> Result<Dispatch, Error> {
+    fn add_up_to(&self, partials: &Partials, target: &Target<'_>) -> Result<Dispatch, Unfit> {
         let most = self.workgroup(self.profile.tuning.workgroup);
         let none = Partials::none(partials.channels, partials.region);
         let partials = match target {

@@ -1,9 +1,9 @@
 //! The dispatches that write a record of each channel or row: what is known before the sums.
 
-use crate::Error;
 use crate::kernels::{GroupSizes, PackStatistics, PackStatisticsUniforms};
 use crate::plan::axes::Groups;
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
+use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::sizes::div_ceil;
 use crate::plan::workspace::Region;
@@ -29,7 +29,7 @@ impl Planner<'_> {
         sizes: GroupSizes,
         [statistics, params]: [&[Requirement]; 2],
         stats: Region,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let pack = |read: &[Requirement], known| self.pack(channels, sizes, read, stats, known);
         let all = [statistics, params].concat();
         if self.profile.binds(all.len() + 1) {
@@ -47,7 +47,7 @@ impl Planner<'_> {
         groups: &Groups,
         of_statistics: Region,
         stats: Region,
-    ) -> Result<Dispatch, Error> {
+    ) -> Result<Dispatch, Unfit> {
         let params: Vec<_> = self.tensors.params().copied().collect();
         let known = Known::OfStatistics(of_statistics);
         self.pack(
@@ -66,7 +66,7 @@ impl Planner<'_> {
         read: &[Requirement],
         stats: Region,
         known: Known,
-    ) -> Result<Dispatch, Error> {
+    ) -> Result<Dispatch, Unfit> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(u64::from(channels), 4 * u64::from(workgroup_size));
         let workgroups = self.profile.workgroups(tiles)?;

@@ -2,9 +2,9 @@
 //! workspace, where an adapter binds too few buffers.
 
 use super::pack::PACK_WORKGROUP;
-use crate::Error;
 use crate::kernels::{PackWeights, PackWeightsUniforms};
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
+use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::workspace::{Region, Workspace};
@@ -66,7 +66,7 @@ impl Planner<'_> {
         &self,
         others: usize,
         workspace: &mut Workspace,
-    ) -> Result<(LoadedParams, Vec<Dispatch>), Error> {
+    ) -> Result<(LoadedParams, Vec<Dispatch>), Unfit> {
         let tensors = self.tensors;
         let bound: Vec<_> = tensors.params().copied().collect();
         let mut params = LoadedParams {
@@ -101,7 +101,7 @@ impl Planner<'_> {
         param: &Requirement,
         of_beta: bool,
         weights: Region,
-    ) -> Result<Dispatch, Error> {
+    ) -> Result<Dispatch, Unfit> {
         let gate = self.tensors.gate.as_ref();
         let gate = gate.filter(|gate| gate.tensor != param.tensor && !of_beta);
         let read = [param].into_iter().chain(gate).map(Binding::whole);

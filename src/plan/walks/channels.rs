@@ -1,11 +1,10 @@
 //! What walks over channels have in common: the layout, and the elementwise pass that writes a mask.
 
 use super::Known;
-use crate::Error;
 use crate::kernels::{FlatApply, FlatApplyUniforms};
 use crate::plan::axes::{Layout, Samples};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::check;
+use crate::plan::limits::{Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
@@ -91,7 +90,7 @@ impl Channels<'_> {
     }
 
     /// The elementwise pass in tiles of whole words of the mask.
-    pub fn apply_with_mask(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    pub fn apply_with_mask(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         let (planner, layout) = (&self.planner, &self.layout);
         let grid = &layout.grid;
         let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);

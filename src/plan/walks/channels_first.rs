@@ -2,19 +2,19 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
+use crate::Algorithm;
 use crate::kernels::{
     ChannelsFirstApply, ChannelsFirstApplyUniforms, ChannelsFirstReduce,
     ChannelsFirstReduceUniforms, PlaneTiles, TileRange,
 };
 use crate::plan::axes::{Grid, Layout};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::MAX_SEQUENTIAL;
+use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::{Region, Workspace};
-use crate::{Algorithm, Error};
 use std::ops::Range;
 
 /// How a grid's planes lie in vectors.
@@ -215,7 +215,7 @@ impl Walk for Planes<'_> {
         self.one_pass
     }
 
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
         let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
@@ -280,7 +280,7 @@ impl Walk for Planes<'_> {
         Ok(Reduced::of_statistics(reduced))
     }
 
-    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         if self.over.writes_mask() {
             return self.over.apply_with_mask(known);
         }

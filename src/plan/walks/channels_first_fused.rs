@@ -6,14 +6,14 @@ use super::{Known, Reduced, Walk};
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes};
 use crate::plan::axes::{Grid, LONE_PLANE};
 use crate::plan::dispatch::{Binding, Requirement};
-use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
-use crate::{Algorithm, Error, Tensor};
+use crate::{Algorithm, Tensor};
 
 /// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
@@ -160,7 +160,7 @@ impl Blocks<'_> {
         } else {
             grid.elements().next_multiple_of(4) * size
         };
-        check(bound <= planner.profile.window_limit().1, || {
+        check(bound <= planner.profile.longest_window(), || {
             format!("{bound} bytes do not fit one binding")
         })?;
         let most = u64::from(block.workgroup_size);
@@ -241,7 +241,7 @@ impl Walk for PlanesFused<'_> {
         }
     }
 
-    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let planner = &self.over.planner;
         let (grid, block) = (&self.blocks.grid, self.blocks.block());
         let is_grouped = planner.problem.family == Family::Groups;

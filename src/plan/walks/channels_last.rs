@@ -2,13 +2,14 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
+use crate::Algorithm;
 use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
     ColumnTiles, TileRange,
 };
 use crate::plan::axes::{Grid, LONE_PLANE, Layout};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, check_dispatches};
+use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
@@ -16,7 +17,6 @@ use crate::plan::sizes::{div_ceil, most_vectors, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::windows::{Share, Window};
 use crate::plan::workspace::{Region, Workspace};
-use crate::{Algorithm, Error};
 use std::ops::Range;
 
 /// The most vec4s of a row that an invocation can own.
@@ -307,7 +307,7 @@ impl ChannelsLast<'_> {
         columns: &Columns,
         block: u64,
         blocks: Range<u64>,
-    ) -> Result<Vec<Tiles>, Error> {
+    ) -> Result<Vec<Tiles>, Unfit> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let grid = &layout.grid;
         if layout.general.is_some() {
@@ -442,7 +442,7 @@ impl ChannelsLast<'_> {
         stats: Region,
         region: Region,
         splits: Range<u64>,
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let columns = &split.columns;
         let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
@@ -492,7 +492,7 @@ impl Walk for ChannelsLast<'_> {
         planner.problem.needs_no_sums(planner.tensors)
     }
 
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let split = self.split_columns();
         let reduced = self.over.planner.in_rounds(
             &split.rounds,
@@ -503,7 +503,7 @@ impl Walk for ChannelsLast<'_> {
         Ok(Reduced::of_statistics(reduced))
     }
 
-    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         if self.over.writes_mask() {
             return self.over.apply_with_mask(known);
         }

@@ -2,13 +2,13 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
+use crate::Algorithm;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms};
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::workspace::Workspace;
-use crate::{Algorithm, Error};
 
 /// The most rows of an invocation.
 const MOST_ROWS: u64 = 4096;
@@ -72,7 +72,7 @@ impl ColumnsOfChannels<'_> {
         check(grid.channels.is_multiple_of(4), || {
             format!("{} channels are not a multiple of 4", grid.channels)
         })?;
-        let fits = planner.tensors.src.padded_bytes() <= planner.profile.window_limit().1;
+        let fits = planner.tensors.src.padded_bytes() <= planner.profile.longest_window();
         check(fits, || "the tensor does not fit one binding".to_owned())?;
         let most_blocks = (MOST_ROWS / planner.body.block_rows()).min(MAX_SEQUENTIAL);
         check(self.row_blocks() <= most_blocks, || {
@@ -90,7 +90,7 @@ impl Walk for ColumnsOfChannels<'_> {
         part <= u64::from(profile.tuning.fused_block) && profile.is_small(grid.elements())
     }
 
-    fn reduce(&self, _known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, _known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
         // Vectors are not wide where invocations share columns: each vec4 of a vector has a tree of sums, with
         // barriers.

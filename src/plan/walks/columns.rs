@@ -13,7 +13,7 @@ use crate::Error;
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::ByColumn;
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{check, check_dispatches};
+use crate::plan::limits::{Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
@@ -118,7 +118,7 @@ impl<'a> WalkedColumns<'a> {
         let by = &walk.over.by;
         if planner.problem.is_inference() {
             let row = u64::from(by.columns) * planner.data.size();
-            let fits = row + 2 * alignment(profile) <= profile.window_limit().1;
+            let fits = row + 2 * alignment(profile) <= profile.longest_window();
             check(fits, || {
                 format!("{row} bytes of a row do not fit one binding")
             })?;
@@ -139,7 +139,9 @@ impl<'a> WalkedColumns<'a> {
 
     fn of(planner: Planner<'a>, fused: bool) -> Result<Self, String> {
         let over = Columns::new(planner)?;
-        let cut = over.cut(fused).map_err(|error| error.to_string())?;
+        let cut = over
+            .cut(fused)
+            .map_err(|unfit| Error::from(unfit).to_string())?;
         Ok(Self { over, cut, fused })
     }
 
@@ -188,7 +190,7 @@ impl WalkedColumns<'_> {
         step: Step,
         known: &Known,
         (region, row_tiles): (Region, Range<u64>),
-    ) -> Result<Vec<Dispatch>, Error> {
+    ) -> Result<Vec<Dispatch>, Unfit> {
         let Self { over, cut, .. } = self;
         let Columns { planner, by } = over;
         let params = &known.params;
@@ -316,7 +318,7 @@ impl Walk for WalkedColumns<'_> {
         self.over.row_records(&self.cut)
     }
 
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let is_gradient = self.over.planner.body.is_gradient();
         let parameters = is_gradient.then(|| self.sums_of_rows(known.kept));
         if self.fused {
@@ -352,14 +354,14 @@ impl Walk for WalkedColumns<'_> {
         })
     }
 
-    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         self.dispatches(Step::Apply, known, (known.stats, 0..0))
     }
 }
 
 impl Columns<'_> {
     /// The shares of some tiles of rows of a piece. Whole batches share windows that hold them.
-    pub fn shares(&self, tiles: &Tiles<'_>) -> Result<Vec<ColumnShare>, Error> {
+    pub fn shares(&self, tiles: &Tiles<'_>) -> Result<Vec<ColumnShare>, Unfit> {
         let Self { planner, by: of } = self;
         let Planner {
             profile,
@@ -378,7 +380,7 @@ impl Columns<'_> {
         };
         let one = span(&(0..1, tiles.row_tiles.clone()));
         let bytes = (one.end - one.start) * data.size() + 2 * alignment(profile);
-        let fits = bytes <= profile.window_limit().1;
+        let fits = bytes <= profile.longest_window();
         let all = piece.batches.clone();
         let step = if fits { all.end - all.start } else { 1 };
         let vector = 4 * u64::from(planner.vector_vec4s(width));

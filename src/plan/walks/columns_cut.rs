@@ -1,11 +1,11 @@
 //! How norms over columns are cut: column tiles, tiles of rows, and ranges of columns.
 
+use crate::DType;
 use crate::plan::axes::ByColumn;
-use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, check, check_dispatches};
+use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors};
 use crate::plan::windows::alignment;
-use crate::{DType, Error};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -110,7 +110,7 @@ impl Columns<'_> {
             ..
         } = self.planner;
         let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * data.size();
-        let fits = batch + 2 * alignment(profile) <= profile.window_limit().1;
+        let fits = batch + 2 * alignment(profile) <= profile.longest_window();
         check(fits, || {
             format!("{batch} bytes of a batch do not fit one binding")
         })?;
@@ -164,7 +164,7 @@ impl Columns<'_> {
 
     /// How columns are cut: done at once where that leaves few records and windows hold whole rows, or else in ranges.
     /// `fused` says that a tile has all rows.
-    pub fn cut(&self, fused: bool) -> Result<Cut, Error> {
+    pub fn cut(&self, fused: bool) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let width = u64::from(of.columns);
         let statistics = of.statistics();
@@ -181,7 +181,7 @@ impl Columns<'_> {
         let fixed = if planner.body.is_gradient() { 2 } else { 1 };
         let needed = statistics * (2 * fixed + halves * division.row_tiles(of)).div_ceil(2);
         let (window, slack) = (
-            planner.profile.window_limit().1,
+            planner.profile.longest_window(),
             2 * alignment(planner.profile),
         );
         let row_bytes = width * planner.data.size();
@@ -210,7 +210,7 @@ impl Columns<'_> {
 
     /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of rows
     /// that those are few.
-    fn in_ranges(&self, division: Division, length: u64) -> Result<Cut, Error> {
+    fn in_ranges(&self, division: Division, length: u64) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let (statistics, length) = (of.statistics(), length.max(1));
         let count = div_ceil(statistics, length);
@@ -339,7 +339,7 @@ impl Columns<'_> {
             u64::from(of.columns) * planner.data.size() + 2 * alignment(planner.profile);
         // Some columns of several rows are not in one piece, as a stream writes them.
         let held = if cut.at_once() {
-            planner.profile.window_limit().1 / row_bytes
+            planner.profile.longest_window() / row_bytes
         } else {
             1
         };

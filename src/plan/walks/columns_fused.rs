@@ -4,10 +4,9 @@ use super::columns::{Tiles, WalkedColumns};
 use super::columns_cut::{Columns, Division, pieces_of};
 use super::rows_fused::row_vec4s;
 use super::{Known, Reduced, Walk};
-use crate::Error;
 use crate::kernels::{ColumnsFused, ColumnsFusedUniforms};
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{check, check_dispatches};
+use crate::plan::limits::{Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
 use crate::plan::workspace::Workspace;
@@ -109,7 +108,7 @@ impl Walk for ColumnsInRegisters<'_> {
         Some(self.bound())
     }
 
-    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self { over, division, .. } = self;
         let Columns { planner, by: of } = over;
         let (tensors, params) = (planner.tensors, &known.params);

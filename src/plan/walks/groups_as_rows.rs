@@ -3,12 +3,12 @@
 use super::channels::Channels;
 use super::channels_first::Planes;
 use super::{Known, Reduced, Walk};
+use crate::Algorithm;
 use crate::plan::axes::Layout;
 use crate::plan::dispatch::Dispatch;
-use crate::plan::limits::check;
+use crate::plan::limits::{Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::workspace::Workspace;
-use crate::{Algorithm, Error};
 
 /// A walk over planes of groups, then over planes of channels.
 pub(crate) struct GroupsAsRows<'a> {
@@ -39,11 +39,11 @@ impl<'a> GroupsAsRows<'a> {
 }
 
 impl Walk for GroupsAsRows<'_> {
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         self.rows.reduce(known, workspace)
     }
 
-    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         self.channels.apply(known)
     }
 }

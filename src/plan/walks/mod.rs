@@ -17,7 +17,7 @@ use super::dispatch::Dispatch;
 use super::stages::finish::Partials;
 use super::stages::params::LoadedParams;
 use super::workspace::{Region, Workspace};
-use crate::Error;
+use crate::plan::limits::Unfit;
 use std::ops::Range;
 
 /// What is known where a dispatch begins: regions of the workspace, and more.
@@ -90,10 +90,10 @@ pub(crate) trait Walk {
     }
 
     /// The reduction to partial sums, or, in a walk that is all of the operation, everything but the last sums.
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error>;
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit>;
 
     /// The elementwise pass.
-    fn apply(&self, _known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, _known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         Ok(vec![])
     }
 }

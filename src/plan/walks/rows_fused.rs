@@ -2,11 +2,10 @@
 
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::Error;
 use crate::kernels::{RowsFused, RowsFusedUniforms};
 use crate::plan::axes::Grid;
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{MAX_SEQUENTIAL, check};
+use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{most_vectors, threads, vectors_held, word};
@@ -139,7 +138,7 @@ impl Walk for RowsInRegisters<'_> {
         }
     }
 
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self {
             planner,
             rows,

@@ -5,11 +5,10 @@ use super::channels::Channels;
 use super::channels_first::Planes;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::Error;
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms};
 use crate::plan::axes::{Grid, Layout};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::MAX_SEQUENTIAL;
+use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
@@ -146,7 +145,7 @@ impl SplitRows {
             needed(self) > room && all <= MAX_SEQUENTIAL
         };
         self.direct &= single
-            && bound <= planner.profile.window_limit().1
+            && bound <= planner.profile.longest_window()
             && planner.profile.binds(WITH_PARAM_GRADS);
         if self.direct {
             self.walk.tile_rows = rows.rows.next_multiple_of(rows.at_once());
@@ -241,7 +240,7 @@ impl Walk for RowsReadTwice<'_> {
     }
 
     /// A gradient's sums of rows and columns alike. Forward, rows have statistics like channels.
-    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Error> {
+    fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self { planner, split, .. } = self;
         if !planner.body.is_gradient() {
             let over = Channels {
@@ -313,7 +312,7 @@ impl Walk for RowsReadTwice<'_> {
         })
     }
 
-    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Error> {
+    fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
         let Self { planner, split, .. } = self;
         let (rows, tensors, params) = (&split.rows, planner.tensors, &known.params);
         let kernel = RowsApply {
@@ -365,7 +364,7 @@ impl Walk for RowsReadTwice<'_> {
 
 impl RowsReadTwice<'_> {
     /// The windows of some splits.
-    fn windows(&self, splits: Range<u64>) -> Result<Vec<Window>, Error> {
+    fn windows(&self, splits: Range<u64>) -> Result<Vec<Window>, Unfit> {
         let split = &self.split;
         let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: the rows of a tile, or where that is one row, a tile of its columns.
