@@ -7,323 +7,218 @@ use crate::operation::{Norm, Pass};
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Body {
-    /// The gradient of batch norm and of layer norm.
+pub(crate) struct Body {
+    pub computes: Computes,
+    /// Whether the mean is subtracted.
+    pub centered: bool,
+    /// Whether several channels of a sample share statistics.
+    pub of_groups: bool,
+    /// Whether the text is for rows alone: RMS norm's, or that of statistics of what registers hold.
+    pub of_rows: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Computes {
     Gradient,
-    /// The gradient of RMS norm.
-    RmsGradient,
-    /// The gradient of layer norm without a mean, which is RMS norm with beta.
-    UncenteredGradient,
-    /// Batch norm and layer norm forward, by the statistics of their input.
+    /// A forward pass by the statistics of its input.
     Forward,
-    /// Batch norm forward, by given statistics.
+    /// A forward pass by given statistics.
     Inference,
-    /// Layer norm forward over rows in registers.
-    RowsForward,
-    /// RMS norm forward, with or without beta.
-    RmsForward,
-    /// The gradient of group norm.
-    GroupGradient,
-    /// Group norm forward, by the statistics of its input.
-    GroupForward,
-    /// Group norm forward, by given statistics.
-    GroupInference,
-    /// These three without a mean: the statistic is the mean of squares.
-    GroupRmsGradient,
-    GroupRmsForward,
-    GroupRmsInference,
 }
 
-/// A body's description.
-pub(super) struct Entry {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]
-    pub name: &'static str,
-    file: File,
-    /// The tensors that it reads and writes element by element: the fields of WGSL's `Inputs` and `Outputs`.
-    inputs: &'static [Tensor],
-    outputs: &'static [Tensor],
-    /// The statistics that it reads, of elements that are normalized together. The last one plus epsilon is above 0.
-    statistics: &'static [Tensor],
-    /// The other tensors that it reads.
-    reads: &'static [Tensor],
-    /// The other tensors that it writes.
-    writes: &'static [Tensor],
-    /// Whether a record holds the sums of two channels, two words each.
-    pairs: bool,
-    /// How often a row in registers is reduced.
-    row_reductions: u32,
-    /// The most vectors of a plane, and rows of columns, in a block. If that is more than one vector, each block has a shift.
-    block_vectors: u32,
-    block_rows: u32,
-    /// The most reals of workgroup memory that a kernel has for each invocation.
-    shared_reals: u64,
+impl Computes {
+    const fn by(pass: Pass) -> Self {
+        match pass {
+            Pass::Forward(_) => Self::Forward,
+            Pass::Inference => Self::Inference,
+            Pass::Backward(_) => Self::Gradient,
+        }
+    }
 }
-
-impl Entry {
-    /// The entry of a gradient by plain sums.
-    const GRADIENT: Self = Self {
-        name: "",
-        file: file!("operators/gradient"),
-        inputs: &[Tensor::Src, Tensor::DiffDst],
-        outputs: &[Tensor::DiffSrc],
-        statistics: &[],
-        reads: &[Tensor::Gamma],
-        writes: &[Tensor::DiffGamma],
-        pairs: true,
-        row_reductions: 1,
-        block_vectors: 1,
-        block_rows: 64,
-        shared_reals: 10,
-    };
-    /// The entry of a forward pass by plain sums.
-    const FORWARD: Self = Self {
-        file: file!("operators/forward"),
-        inputs: &[Tensor::Src, Tensor::Residual],
-        outputs: &[Tensor::Dst, Tensor::Sum],
-        reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate],
-        writes: &[],
-        ..Self::GRADIENT
-    };
-}
-
-const MEAN_AND_VARIANCE: &[Tensor] = &[Tensor::Mean, Tensor::Variance];
-const MEAN_SQUARE: &[Tensor] = &[Tensor::MeanSquare];
 
 impl Body {
     /// The body of a pass of a norm.
     pub fn of(norm: &Norm, pass: Pass) -> Self {
-        let [forward, inference, gradient] = match norm {
-            Norm::Batch(_) => [Self::Forward, Self::Inference, Self::Gradient],
-            Norm::Group { .. } | Norm::Instance { .. } | Norm::Axes { centered: true, .. } => [
-                Self::GroupForward,
-                Self::GroupInference,
-                Self::GroupGradient,
-            ],
-            Norm::Axes { .. } => [
-                Self::GroupRmsForward,
-                Self::GroupRmsInference,
-                Self::GroupRmsGradient,
-            ],
+        let is_over_rows = norm.is_over_rows();
+        let computes = match Computes::by(pass) {
             // These normalize by the statistics of src in inference, too, as in a forward pass.
-            Norm::Layer { .. } => [Self::Forward, Self::Forward, Self::Gradient],
-            Norm::Rms { .. } => [Self::RmsForward, Self::RmsForward, Self::RmsGradient],
+            Computes::Inference if is_over_rows => Computes::Forward,
+            computes => computes,
         };
-        match pass {
-            Pass::Forward(_) => forward,
-            Pass::Inference => inference,
-            Pass::Backward(_) => gradient,
+        Self {
+            computes,
+            centered: norm.is_centered(),
+            of_groups: !is_over_rows && !matches!(norm, Norm::Batch(_)),
+            of_rows: is_over_rows && !norm.is_centered(),
         }
     }
 
     /// The body of a pass of axes norm over rows or columns.
-    pub const fn of_rows(centered: bool, pass: Pass) -> Self {
-        match (pass, centered) {
-            (Pass::Inference, true) => Self::GroupInference,
-            (Pass::Inference, false) => Self::GroupRmsInference,
-            (Pass::Forward(_), true) => Self::Forward,
-            (Pass::Forward(_), false) => Self::RmsForward,
-            (Pass::Backward(_), true) => Self::Gradient,
-            (Pass::Backward(_), false) => Self::UncenteredGradient,
+    pub const fn over_rows(centered: bool, pass: Pass) -> Self {
+        let computes = Computes::by(pass);
+        Self {
+            computes,
+            centered,
+            of_groups: matches!(computes, Computes::Inference),
+            of_rows: !centered && matches!(computes, Computes::Forward),
         }
     }
 
-    pub(super) const fn entry(self) -> Entry {
-        match self {
-            Self::Gradient => Entry {
-                name: "gradient",
-                outputs: &[Tensor::DiffSrc, Tensor::DiffResidual],
-                statistics: MEAN_AND_VARIANCE,
-                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate, Tensor::Mask],
-                writes: &[Tensor::DiffGamma, Tensor::DiffBeta, Tensor::DiffGate],
-                ..Entry::GRADIENT
-            },
-            Self::RmsGradient => Entry {
-                name: "rms_gradient",
-                file: file!("operators/rms_gradient"),
-                statistics: MEAN_SQUARE,
-                ..Entry::GRADIENT
-            },
-            Self::UncenteredGradient => Entry {
-                name: "uncentered_gradient",
-                statistics: MEAN_SQUARE,
-                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Gate],
-                ..Self::Gradient.entry()
-            },
-            Self::Forward => Entry {
-                name: "forward",
-                reads: &[
-                    Tensor::Gamma,
-                    Tensor::Beta,
-                    Tensor::Gate,
-                    Tensor::RunningMean,
-                    Tensor::RunningVariance,
-                ],
-                writes: &[
-                    Tensor::Mask,
-                    Tensor::Mean,
-                    Tensor::Variance,
-                    Tensor::RunningMean,
-                    Tensor::RunningVariance,
-                ],
-                pairs: false,
-                block_vectors: BLOCK_VECTORS,
-                block_rows: 16,
-                shared_reals: 20,
-                ..Entry::FORWARD
-            },
-            Self::Inference => Entry {
-                name: "inference",
-                statistics: MEAN_AND_VARIANCE,
-                reads: &[Tensor::Gamma, Tensor::Beta],
-                ..Entry::FORWARD
-            },
-            Self::RowsForward => Entry {
-                name: "rows_forward",
-                file: file!("operators/rows_forward"),
-                writes: MEAN_AND_VARIANCE,
-                row_reductions: 2,
-                ..Entry::FORWARD
-            },
-            Self::RmsForward => Entry {
-                name: "rms_forward",
-                file: file!("operators/rms_forward"),
-                writes: &[Tensor::MeanSquare],
-                ..Entry::FORWARD
-            },
-            Self::GroupGradient => Entry {
-                name: "group_gradient",
-                pairs: false,
-                ..Self::Gradient.entry()
-            },
-            Self::GroupForward => Entry {
-                name: "group_forward",
-                reads: Entry::FORWARD.reads,
-                writes: &[Tensor::Mask, Tensor::Mean, Tensor::Variance],
-                ..Self::Forward.entry()
-            },
-            Self::GroupInference => Entry {
-                name: "group_inference",
-                reads: Entry::FORWARD.reads,
-                ..Self::Inference.entry()
-            },
-            Self::GroupRmsGradient => Entry {
-                name: "group_rms_gradient",
-                statistics: MEAN_SQUARE,
-                ..Self::GroupGradient.entry()
-            },
-            Self::GroupRmsForward => Entry {
-                name: "group_rms_forward",
-                writes: &[Tensor::Mask, Tensor::MeanSquare],
-                ..Self::GroupForward.entry()
-            },
-            Self::GroupRmsInference => Entry {
-                name: "group_rms_inference",
-                statistics: MEAN_SQUARE,
-                ..Self::GroupInference.entry()
-            },
-        }
+    /// Whether it is a gradient.
+    pub const fn is_gradient(self) -> bool {
+        matches!(self.computes, Computes::Gradient)
+    }
+
+    /// Whether it is a forward pass by given statistics.
+    pub const fn is_inference(self) -> bool {
+        matches!(self.computes, Computes::Inference)
+    }
+
+    /// Whether it merges statistics: a forward pass over channels.
+    const fn merges(self) -> bool {
+        matches!(self.computes, Computes::Forward) && !self.of_rows
     }
 
     pub(super) const fn file(self) -> File {
-        self.entry().file
+        match (self.computes, self.of_rows, self.centered) {
+            (Computes::Gradient, true, _) => file!("operators/rms_gradient"),
+            (Computes::Gradient, false, _) => file!("operators/gradient"),
+            (_, true, true) => file!("operators/rows_forward"),
+            (_, true, false) => file!("operators/rms_forward"),
+            (_, false, _) => file!("operators/forward"),
+        }
     }
 
-    /// The tensors that it reads element by element.
+    /// The tensors that it reads element by element: the fields of WGSL's `Inputs`.
     pub const fn inputs(self) -> &'static [Tensor] {
-        self.entry().inputs
+        if self.is_gradient() {
+            &[Tensor::Src, Tensor::DiffDst]
+        } else {
+            &[Tensor::Src, Tensor::Residual]
+        }
     }
 
-    /// The tensors that it writes element by element; the first is written in every pass.
+    /// The tensors that it writes element by element, the fields of WGSL's `Outputs`; the first is written in every pass.
     pub const fn outputs(self) -> &'static [Tensor] {
-        self.entry().outputs
+        match (self.is_gradient(), self.of_rows) {
+            (true, true) => &[Tensor::DiffSrc],
+            (true, false) => &[Tensor::DiffSrc, Tensor::DiffResidual],
+            (false, _) => &[Tensor::Dst, Tensor::Sum],
+        }
     }
 
-    /// The statistics that it reads, of elements that are normalized together. The last one plus epsilon is above 0.
+    /// The statistics of elements that are normalized together.
+    const fn statistics_of_norm(self) -> &'static [Tensor] {
+        if self.centered {
+            &[Tensor::Mean, Tensor::Variance]
+        } else {
+            &[Tensor::MeanSquare]
+        }
+    }
+
+    /// Those that it reads. The last one plus epsilon is above 0.
     pub const fn statistics(self) -> &'static [Tensor] {
-        self.entry().statistics
+        match self.computes {
+            Computes::Forward => &[],
+            _ => self.statistics_of_norm(),
+        }
+    }
+
+    /// Whether it is batch norm's or layer norm's, with neither groups nor a text for rows alone.
+    const fn is_plain(self) -> bool {
+        self.centered && !self.of_groups && !self.of_rows
     }
 
     /// Whether its kernels read one of the caller's tensors.
     pub fn reads(self, tensor: Tensor) -> bool {
-        let entry = self.entry();
-        [entry.inputs, entry.statistics, entry.reads]
-            .iter()
-            .any(|tensors| tensors.contains(&tensor))
+        let is_rms_gradient = self.is_gradient() && self.of_rows;
+        match tensor {
+            Tensor::Gamma => true,
+            Tensor::Beta => !is_rms_gradient,
+            Tensor::Gate if self.is_inference() => !self.is_plain(),
+            Tensor::Gate => !is_rms_gradient,
+            Tensor::Mask => self.is_gradient() && (self.centered || self.of_groups),
+            Tensor::RunningMean | Tensor::RunningVariance => self.is_plain() && self.merges(),
+            _ => self.inputs().contains(&tensor) || self.statistics().contains(&tensor),
+        }
     }
 
     /// Whether its kernels write one of the caller's tensors.
     pub fn writes(self, tensor: Tensor) -> bool {
-        let entry = self.entry();
-        entry.outputs.contains(&tensor) || entry.writes.contains(&tensor)
+        match tensor {
+            Tensor::DiffGamma => self.is_gradient(),
+            Tensor::DiffBeta | Tensor::DiffGate => self.is_gradient() && !self.of_rows,
+            Tensor::Mask => self.merges(),
+            Tensor::RunningMean | Tensor::RunningVariance => self.is_plain() && self.merges(),
+            Tensor::Mean | Tensor::Variance | Tensor::MeanSquare => {
+                self.computes == Computes::Forward && self.statistics_of_norm().contains(&tensor)
+            }
+            _ => self.outputs().contains(&tensor),
+        }
     }
 
-    /// Whether a record holds the sums of two channels.
+    /// Whether a record holds the sums of two channels, two words each.
     pub const fn pairs(self) -> bool {
-        self.entry().pairs
+        match self.computes {
+            Computes::Gradient => !self.of_groups,
+            Computes::Forward => self.of_rows,
+            Computes::Inference => true, // it has no sums
+        }
     }
 
-    /// The most reals of workgroup memory that a kernel has for each invocation.
+    /// The most reals of workgroup memory that a kernel of a body that does not merge has for each invocation.
+    pub const FEWEST_REALS: u64 = 10;
+
+    /// The same of this body.
     pub const fn shared_reals(self) -> u64 {
-        self.entry().shared_reals
+        if self.merges() {
+            20
+        } else {
+            Self::FEWEST_REALS
+        }
     }
 
     /// Rows in a block of the channels-last kernels.
-    pub fn block_rows(self) -> u64 {
-        self.entry().block_rows.into()
+    pub const fn block_rows(self) -> u64 {
+        if self.merges() { 16 } else { 64 }
     }
 
-    /// Vectors in a block, where an invocation has `vectors` of a plane: as many in each block, and none too many.
+    /// Vectors in a block, where an invocation has `vectors` of a plane: as many in each block, and none too many. If a
+    /// block may have more than one, it has a shift.
     pub fn block_vectors(self, vectors: u64) -> u32 {
-        let most = u64::from(self.entry().block_vectors);
+        let most = if self.merges() {
+            BLOCK_VECTORS.into()
+        } else {
+            1
+        };
         let blocks = vectors.div_ceil(most).max(1);
         u32::try_from(vectors.div_ceil(blocks).max(1)).unwrap_or(1)
     }
 
+    /// How often it reduces a row in registers.
+    pub const fn row_reductions(self) -> u64 {
+        if self.of_rows && self.centered { 2 } else { 1 }
+    }
+
     /// The constants that its text reads.
     pub(super) fn constants(self) -> [(&'static str, Constant); 7] {
-        let entry = self.entry();
         [
             (
                 "statistics_given",
-                Constant::Flag(!entry.statistics.is_empty()),
+                Constant::Flag(!self.statistics().is_empty()),
             ),
-            ("of_groups", Constant::Flag(self.of_groups())),
+            ("of_groups", Constant::Flag(self.of_groups)),
+            ("centered", Constant::Flag(self.centered)),
+            ("paired_records", Constant::Flag(self.pairs())),
             (
-                "centered",
-                Constant::Flag(!self.reads(Tensor::MeanSquare) && !self.writes(Tensor::MeanSquare)),
+                "row_reductions",
+                Constant::Size(self.row_reductions() as u32),
             ),
-            ("paired_records", Constant::Flag(entry.pairs)),
-            ("row_reductions", Constant::Size(entry.row_reductions)),
-            ("in_blocks", Constant::Flag(entry.block_vectors > 1)),
-            ("block_rows", Constant::Size(entry.block_rows)),
+            (
+                "in_blocks",
+                Constant::Flag(self.merges() && BLOCK_VECTORS > 1),
+            ),
+            ("block_rows", Constant::Size(self.block_rows() as u32)),
         ]
-    }
-
-    /// Whether it is a gradient.
-    pub fn is_gradient(self) -> bool {
-        self.entry().inputs.contains(&Tensor::DiffDst)
-    }
-
-    /// Whether it is a forward pass by given statistics.
-    pub fn is_inference(self) -> bool {
-        !self.is_gradient() && !self.statistics().is_empty()
-    }
-
-    /// Whether several channels of a sample share statistics.
-    pub const fn of_groups(self) -> bool {
-        matches!(
-            self,
-            Self::GroupGradient
-                | Self::GroupForward
-                | Self::GroupInference
-                | Self::GroupRmsGradient
-                | Self::GroupRmsForward
-                | Self::GroupRmsInference
-        )
-    }
-
-    /// How often it reduces a row in registers.
-    pub fn row_reductions(self) -> u64 {
-        self.entry().row_reductions.into()
     }
 }

@@ -109,7 +109,7 @@ pub(crate) mod tests;
 mod uniforms;
 
 pub(crate) use accessors::Access;
-pub(crate) use bodies::Body;
+pub(crate) use bodies::{Body, Computes};
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
 pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};

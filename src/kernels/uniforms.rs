@@ -8,8 +8,8 @@ use crate::DType;
 pub(crate) struct Uniforms(Vec<Value>);
 
 impl Uniforms {
-    pub fn new(of: &impl Uniform) -> Self {
-        let mut values = Vec::new();
+    pub fn new<U: Uniform>(of: &U) -> Self {
+        let mut values = Vec::with_capacity(U::COUNT);
         of.values(&mut values);
         Self(values)
     }

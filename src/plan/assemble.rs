@@ -115,9 +115,7 @@ impl Assembly<'_, '_> {
             stats: self.reserve(match problem.family {
                 _ if has(Stage::Whole) => 0,
                 Family::Groups if has(Stage::Combine) && body.statistics().is_empty() => 0,
-                Family::Groups if has(Stage::Combine) => {
-                    problem.axes.groups().channels_of_all().into()
-                }
+                Family::Groups if has(Stage::Combine) => problem.groups.channels_of_all().into(),
                 _ => longest,
             })?,
             means: if has_means {
@@ -191,10 +189,10 @@ impl Assembly<'_, '_> {
                 }
             }
             Stage::Spread => {
-                let groups = problem.axes.groups();
+                let groups = &problem.groups;
                 let of_groups = known.stats;
                 known.stats = self.reserve(groups.channels_of_all().into())?;
-                let spread = planner.spread_statistics(&groups, of_groups, known.stats)?;
+                let spread = planner.spread_statistics(groups, of_groups, known.stats)?;
                 self.add(Phases::WHOLE, vec![spread]);
                 Ok(())
             }
@@ -241,7 +239,7 @@ impl Assembly<'_, '_> {
             tensors.params().copied().collect()
         };
         let (channels, sizes) = if problem.family == Family::Groups {
-            let groups = problem.axes.groups();
+            let groups = &problem.groups;
             (groups.channels_of_all(), groups.sizes())
         } else {
             let channels = word(known.part.end - known.part.start);
@@ -347,7 +345,7 @@ impl Assembly<'_, '_> {
         self.add(Phases::WHOLE, dispatches);
         // Before the sums are overwritten.
         self.finish_parameters(sums_of_all_samples(planner.problem, sums))?;
-        let combine = planner.combine_groups(&planner.problem.axes.groups(), known.stats, sums)?;
+        let combine = planner.combine_groups(&planner.problem.groups, known.stats, sums)?;
         self.add(Phases::WHOLE, vec![combine]);
         if planner.body.statistics().is_empty() {
             known.stats = sums;

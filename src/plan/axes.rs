@@ -109,7 +109,8 @@ pub(crate) struct Groups {
     pub count: u32,
     /// The channels' axes, if those of a sample or of a group are not side by side.
     pub mixed: Option<MixedAxes>,
-    samples: Option<Samples>,
+    /// The sizes by which elements find their channels, where the channels of a sample alternate.
+    pub samples: Option<Samples>,
 }
 
 /// The axes of channels, in storage order, and those that statistics and parameters vary along: bit a is set for axis a.
@@ -153,11 +154,6 @@ impl Groups {
     pub fn are_rows(&self) -> bool {
         let side_by_side = self.layout.general.is_none() && self.layout.grid.outer == 1;
         side_by_side && self.mixed.is_none() && self.group_channels > 1
-    }
-
-    /// The sizes by which elements find their channels, where the channels of a sample alternate.
-    pub fn samples(&self) -> Option<Samples> {
-        self.samples
     }
 }
 

@@ -109,7 +109,7 @@ impl<'a> Way<'a> {
     /// The way of its two halves, where the whole takes one dispatch.
     pub fn of_halves(planner: Planner<'a>, whole: Algorithm) -> Result<Self, Unfit> {
         // In a row of channels, every element would have a partial sum if it were read as columns.
-        let lone = planner.problem.axes.layout().grid.outer == 1;
+        let lone = planner.problem.groups.layout.grid.outer == 1;
         let forced =
             (whole == Algorithm::FusedChannelsFirst && lone).then_some(Algorithm::ChannelsFirst);
         Self::first(planner, forced, |candidate| candidate.stages != WHOLE)

@@ -10,7 +10,7 @@ use crate::{DType, DTypes, Error, Profile};
 /// these types and this epsilon.
 pub(crate) fn fit(profile: &Profile, types: DTypes, epsilon: f64) -> Result<Profile, Error> {
     let profile = profile.clone().within_bounds();
-    let shared = u64::from(SMALLEST_WORKGROUP) * Body::Gradient.shared_reals() * DType::F64.size();
+    let shared = u64::from(SMALLEST_WORKGROUP) * Body::FEWEST_REALS * DType::F64.size();
     Error::check_limit(
         "a plan",
         "max_storage_buffers_per_shader_stage",

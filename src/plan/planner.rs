@@ -8,7 +8,7 @@ use super::sizes::word;
 use super::tensors::Tensors;
 use super::windows::{Share, Window, mask_unit, windows};
 use crate::kernels::{
-    Body, Constant, Describe, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, TileRange, Uniforms,
+    Body, Computes, Constant, Describe, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, TileRange, Uniforms,
 };
 use crate::{Activation, DType, Profile, Tensor};
 use std::ops::Range;
@@ -47,9 +47,9 @@ impl<'a> Planner<'a> {
 
     /// The same with the body that computes statistics of what registers hold.
     pub fn in_registers(self) -> Self {
-        let body = match self.body {
-            Body::Forward => Body::RowsForward,
-            body => body,
+        let body = Body {
+            of_rows: self.body.of_rows || self.body.computes == Computes::Forward,
+            ..self.body
         };
         Self { body, ..self }
     }
@@ -66,6 +66,7 @@ impl Planner<'_> {
         workgroups: [u32; 2],
     ) -> Dispatch {
         let mut constants = kernel.constants();
+        constants.reserve(3);
         let adders = kernel.adders(workgroup_size);
         if adders > 0 {
             // Each invocation can add up the subgroups' sums.

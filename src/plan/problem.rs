@@ -1,6 +1,6 @@
 //! A problem to plan: an operation as the axes of src, each with two flags, and what is computed over them.
 
-use super::axes::Axes;
+use super::axes::{Axes, Groups};
 use super::dispatch::Requirement;
 use super::sizes::word;
 use super::tensors::{self, Tensors, mask};
@@ -36,6 +36,8 @@ impl Family {
 pub(crate) struct Problem {
     pub family: Family,
     pub axes: Axes,
+    /// The axes as those of channels that share statistics in groups.
+    pub groups: Groups,
     pub body: Body,
     pub epilogue: Epilogue,
     pub types: DTypes,
@@ -68,7 +70,7 @@ impl Problem {
         let body = Body::of(&operation.norm, operation.pass);
         let as_rows = match operation.norm {
             Norm::Axes { centered, .. } if !operation.epilogue.is_masked() => {
-                Some(Body::of_rows(centered, operation.pass))
+                Some(Body::over_rows(centered, operation.pass))
             }
             _ => None,
         };
@@ -82,6 +84,7 @@ impl Problem {
         };
         Self {
             family,
+            groups: axes.groups(),
             axes,
             body,
             epilogue: Epilogue {
@@ -109,8 +112,10 @@ impl Problem {
 
     /// The same problem for `lines` of these.
     pub fn of_lines(&self, lines: u64) -> Self {
+        let axes = self.axes.of_lines(lines);
         Self {
-            axes: self.axes.of_lines(lines),
+            groups: axes.groups(),
+            axes,
             ..self.clone()
         }
     }

@@ -80,7 +80,7 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Unfit> 
         return plan_slices(planner, slices);
     }
     // Windows of the whole tensor cannot be short where slices would change sums.
-    let for_windows = own_parameters || problem.axes.layout().general.is_some();
+    let for_windows = own_parameters || problem.groups.layout.general.is_some();
     let is_cured = |unfit: &Unfit| match unfit {
         Unfit::Room(_) => true,
         Unfit::Window { .. } => for_windows,

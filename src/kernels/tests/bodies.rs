@@ -1,7 +1,7 @@
 //! What tests ask of kernels and bodies.
 
 use crate::Tensor;
-use crate::kernels::{Body, Kernel};
+use crate::kernels::{Body, Computes, Kernel};
 
 impl Kernel {
     pub const ALL: [Self; 16] = [
@@ -24,22 +24,36 @@ impl Kernel {
     ];
 }
 
+const fn body(computes: Computes, centered: bool, of_groups: bool, of_rows: bool) -> Body {
+    Body {
+        computes,
+        centered,
+        of_groups,
+        of_rows,
+    }
+}
+
 impl Body {
-    pub const ALL: [Self; 13] = [
-        Self::Gradient,
-        Self::RmsGradient,
-        Self::UncenteredGradient,
-        Self::Forward,
-        Self::Inference,
-        Self::RowsForward,
-        Self::RmsForward,
-        Self::GroupGradient,
-        Self::GroupForward,
-        Self::GroupInference,
-        Self::GroupRmsGradient,
-        Self::GroupRmsForward,
-        Self::GroupRmsInference,
-    ];
+    /// The gradient of layer norm without a mean, which is RMS norm with beta.
+    pub const UNCENTERED_GRADIENT: Self = body(Computes::Gradient, false, false, false);
+    pub const ALL: [Self; 13] = {
+        use Computes::{Forward, Gradient, Inference};
+        [
+            body(Gradient, true, false, false),
+            body(Gradient, false, false, true),
+            Self::UNCENTERED_GRADIENT,
+            body(Forward, true, false, false),
+            body(Inference, true, false, false),
+            body(Forward, true, false, true),
+            body(Forward, false, false, true),
+            body(Gradient, true, true, false),
+            body(Forward, true, true, false),
+            body(Inference, true, true, false),
+            body(Gradient, false, true, false),
+            body(Forward, false, true, false),
+            body(Inference, false, true, false),
+        ]
+    };
 
     /// All tensors that its kernels may bind.
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
@@ -50,21 +64,67 @@ impl Body {
     }
 
     /// Its name, for variants' labels.
-    pub const fn name(self) -> &'static str {
-        self.entry().name
+    pub fn name(self) -> String {
+        let flags = [
+            (self.of_groups, "group_"),
+            (self.of_rows, "rows_"),
+            (!self.centered, "uncentered_"),
+        ];
+        let named = flags.iter().filter(|(is_set, _)| *is_set);
+        let computes = format!("{:?}", self.computes).to_lowercase();
+        named.map(|(_, name)| *name).chain([&*computes]).collect()
     }
 
     /// Whether its text fits a kernel.
     pub fn fits(self, kernel: Kernel) -> bool {
         use Kernel::*;
-        match self {
-            Self::Gradient => !matches!(kernel, CombineGroups | FlatApply | ColumnsFused),
-            Self::UncenteredGradient => Self::RmsGradient.fits(kernel) || kernel == ColumnsWalk,
-            Self::RmsGradient => matches!(
+        let is_rms = self.of_rows && !self.centered;
+        match (self.computes, self.of_groups) {
+            (Computes::Gradient, true) => matches!(
                 kernel,
-                PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
+                PackStatistics
+                    | ChannelsFirstReduce
+                    | ChannelsFirstApply
+                    | ChannelsFirstFused
+                    | ChannelsLastReduce
+                    | ChannelsLastApply
+                    | CombineGroups
+                    | Finish
             ),
-            Self::Forward => matches!(
+            (Computes::Gradient, false) if self.centered => {
+                !matches!(kernel, CombineGroups | FlatApply | ColumnsFused)
+            }
+            (Computes::Gradient, false) => match kernel {
+                PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish => true,
+                ColumnsWalk => !is_rms,
+                _ => false,
+            },
+            (Computes::Forward, true) => matches!(
+                kernel,
+                PackStatistics
+                    | ChannelsFirstReduce
+                    | ChannelsFirstApply
+                    | ChannelsFirstFused
+                    | ChannelsLastReduce
+                    | ChannelsLastApply
+                    | CombineGroups
+                    | FlatApply
+                    | Finish
+            ),
+            (Computes::Forward, false) if is_rms => matches!(
+                kernel,
+                PackWeights
+                    | ChannelsFirstReduce
+                    | RowsApply
+                    | RowsFused
+                    | ColumnsWalk
+                    | ColumnsFused
+                    | Finish
+            ),
+            (Computes::Forward, false) if self.of_rows => {
+                matches!(kernel, RowsFused | ColumnsFused)
+            }
+            (Computes::Forward, false) => matches!(
                 kernel,
                 PackWeights
                     | ChannelsFirstReduce
@@ -78,50 +138,11 @@ impl Body {
                     | ColumnsWalk
                     | Finish
             ),
-            Self::GroupGradient | Self::GroupRmsGradient => matches!(
-                kernel,
-                PackStatistics
-                    | ChannelsFirstReduce
-                    | ChannelsFirstApply
-                    | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | CombineGroups
-                    | Finish
-            ),
-            Self::GroupForward | Self::GroupRmsForward => matches!(
-                kernel,
-                PackStatistics
-                    | ChannelsFirstReduce
-                    | ChannelsFirstApply
-                    | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | CombineGroups
-                    | FlatApply
-                    | Finish
-            ),
-            Self::Inference => matches!(
-                kernel,
-                PackStatistics | ChannelsFirstApply | ChannelsLastApply
-            ),
-            Self::GroupInference | Self::GroupRmsInference => {
-                Self::Inference.fits(kernel)
-                    || matches!(kernel, PackWeights | RowsApply | ColumnsWalk)
-            }
-            Self::RowsForward => matches!(kernel, RowsFused | ColumnsFused),
-            Self::RmsForward => {
-                matches!(
-                    kernel,
-                    PackWeights
-                        | ChannelsFirstReduce
-                        | RowsApply
-                        | RowsFused
-                        | ColumnsWalk
-                        | ColumnsFused
-                        | Finish
-                )
-            }
+            (Computes::Inference, of_groups) => match kernel {
+                PackStatistics | ChannelsFirstApply | ChannelsLastApply => true,
+                PackWeights | RowsApply | ColumnsWalk => of_groups,
+                _ => false,
+            },
         }
     }
 }

@@ -18,7 +18,7 @@ const MOST_CHANNELS: u64 = 128 * TIER;
 /// The sums of the channels of all samples, as partial sums of the results: the gradients of a channel's parameters
 /// have one for each sample, the statistics of a group one for each of its channels.
 pub(crate) fn sums_of_all_samples(problem: &Problem, sums: Region) -> Partials {
-    let groups = problem.axes.groups();
+    let groups = &problem.groups;
     let (channels, group_channels) = (groups.channels, groups.group_channels);
     let mixed = |results: fn(MixedAxes) -> u32| groups.mixed.map(|axes| (axes, results(axes)));
     if problem.body.is_gradient() {

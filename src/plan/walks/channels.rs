@@ -21,12 +21,12 @@ pub(crate) struct Channels<'a> {
 
 impl<'a> Channels<'a> {
     pub fn new(planner: Planner<'a>) -> Self {
-        let axes = &planner.problem.axes;
+        let groups = &planner.problem.groups;
         let is_grouped = planner.problem.family == Family::Groups;
         Self {
             planner,
-            layout: axes.layout(),
-            samples: is_grouped.then(|| axes.groups().samples()).flatten(),
+            layout: groups.layout,
+            samples: groups.samples.filter(|_| is_grouped),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Channels<'_> {
             ..
         } = self.planner;
         self.check_axes(algorithm)?;
-        check(problem.axes.groups().mixed.is_none(), || {
+        check(problem.groups.mixed.is_none(), || {
             "channels that share statistics or parameters are not side by side".to_owned()
         })?;
         if let Some(reason) = problem.not_fusible() {

@@ -61,7 +61,7 @@ impl Blocks<'_> {
         let aligned = grid.inner.is_multiple_of(vector);
         // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
         let whole = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2()));
-        let of_groups = planner.body.of_groups();
+        let of_groups = planner.body.of_groups;
         let fewest = match of_groups {
             // Channels that fill vectors are a power of two.
             true => {
@@ -149,7 +149,7 @@ impl Blocks<'_> {
         check(grid.outer == 1 || sample.is_multiple_of(4), || {
             format!("the {sample} elements of an index of N are not a multiple of 4")
         })?;
-        check(grid.outer == 1 || !planner.body.of_groups(), || {
+        check(grid.outer == 1 || !planner.body.of_groups, || {
             "the channels of a sample are not planes".to_owned()
         })?;
         let block = self.block();
@@ -246,7 +246,7 @@ impl Walk for PlanesFused<'_> {
         let (grid, block) = (&self.blocks.grid, self.blocks.block());
         let is_grouped = planner.problem.family == Family::Groups;
         let groups = if is_grouped {
-            planner.problem.axes.groups().sizes()
+            planner.problem.groups.sizes()
         } else {
             GroupSizes::none(grid.channels)
         };
@@ -326,10 +326,9 @@ mod tests {
         let norm = Norm::batch(DataFormat::Ncx);
         let operation = Operation::new(norm, Backward::default(), &[1, 4, 4], data);
         with_planner(profile, &operation, |planner| {
-            let body = if group_channels > 1 {
-                Body::GroupGradient
-            } else {
-                Body::Gradient
+            let body = Body {
+                of_groups: group_channels > 1,
+                ..planner.body
             };
             let planner = Planner { body, ..planner };
             ask(&Blocks {

@@ -20,7 +20,7 @@ impl<'a> GroupsAsRows<'a> {
     pub fn new(planner: Planner<'a>) -> Result<Self, String> {
         let problem = planner.problem;
         let is_forward = !problem.body.is_gradient() && !problem.is_inference();
-        check(is_forward && problem.axes.groups().are_rows(), || {
+        check(is_forward && problem.groups.are_rows(), || {
             "it is no forward pass over groups that are rows".to_owned()
         })?;
         let over = Channels {
