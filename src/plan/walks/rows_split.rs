@@ -22,9 +22,6 @@ use std::ops::Range;
 const MOST_VEC4S: u32 = 8;
 const FEWEST_VEC4S: u32 = 4;
 
-/// Storage buffers of the kernels that write the parameters' gradients.
-const WITH_PARAM_GRADS: usize = 6;
-
 /// Rows cut into tiles: the rows of a walk by a workgroup's vectors of columns.
 pub(crate) struct SplitRows {
     rows: Rows,
@@ -140,13 +137,15 @@ impl SplitRows {
             self.walk.tile_rows = walked * rows.at_once();
         }
         let bound = tensors.src.padded_bytes() + 2 * alignment(planner.profile);
+        let read = tensors.inputs.len() + tensors.params().count();
+        let with_results = read + 1 + tensors.results.len();
         let single = self.walk.splits(&rows) == 1 || {
             let all = div_ceil(rows.rows, rows.at_once());
             needed(self) > room && all <= MAX_SEQUENTIAL
         };
         self.direct &= single
             && bound <= planner.profile.longest_window()
-            && planner.profile.binds(WITH_PARAM_GRADS);
+            && planner.profile.binds(with_results);
         if self.direct {
             self.walk.tile_rows = rows.rows.next_multiple_of(rows.at_once());
             self.walk.add_thread_rows = rows.at_once() > 1;
