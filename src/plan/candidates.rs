@@ -2,12 +2,11 @@
 //! is profitable, or the one that the profile forces. A walk says why it cannot do a problem, and whether it is
 //! profitable.
 
-use super::limits::Unfit;
+use super::limits::{Cannot, Unfit, check};
 use super::planner::Planner;
 use super::problem::Family;
 use super::stages::Stage;
 use super::walks::Walk;
-use super::walks::channels::Channels;
 use super::walks::channels_first::Planes;
 use super::walks::channels_first_fused::PlanesFused;
 use super::walks::channels_last::ChannelsLast;
@@ -25,7 +24,7 @@ const ROWS_OF_GROUPS: &[Stage] = &[Stage::Reduce, Stage::Finish, Stage::Spread, 
 pub(super) const WHOLE: &[Stage] = &[Stage::Whole];
 
 /// A walk, or why there is none.
-type Made<'a> = Result<Box<dyn Walk + 'a>, String>;
+type Made<'a> = Result<Box<dyn Walk + 'a>, Cannot>;
 
 /// A way to do the operations of a family.
 struct Candidate {
@@ -54,17 +53,17 @@ const CANDIDATES: [Candidate; 15] = {
     use Algorithm as By;
     use Family::{Channels, Columns, Groups, Rows};
     [
-        candidate(Channels, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(planner))),
-        candidate(Channels, By::FusedChannelsLast, WHOLE, |planner| made(ColumnsOfChannels::new(planner))),
+        candidate(Channels, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(folded(planner)?))),
+        candidate(Channels, By::FusedChannelsLast, WHOLE, |planner| made(ColumnsOfChannels::new(folded(planner)?))),
         candidate(Channels, By::General, SPLIT, general),
-        candidate(Channels, By::ChannelsLast, SPLIT, |planner| made(ChannelsLast::new(planner, By::ChannelsLast))),
-        candidate(Channels, By::ChannelsFirst, SPLIT, |planner| made(Planes::new(planner, By::ChannelsFirst))),
+        candidate(Channels, By::ChannelsLast, SPLIT, |planner| made(ChannelsLast::new(folded(planner)?))),
+        candidate(Channels, By::ChannelsFirst, SPLIT, |planner| made(Ok(Planes::new(folded(planner)?)))),
 
-        candidate(Groups, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(planner))),
+        candidate(Groups, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(folded(planner)?))),
         candidate(Groups, By::General, GROUPS, general),
-        candidate(Groups, By::ChannelsLast, GROUPS, |planner| made(ChannelsLast::new(planner, By::ChannelsLast))),
-        candidate(Groups, By::ChannelsFirst, ROWS_OF_GROUPS, |planner| made(GroupsAsRows::new(planner))),
-        candidate(Groups, By::ChannelsFirst, GROUPS, |planner| made(Planes::new(planner, By::ChannelsFirst))),
+        candidate(Groups, By::ChannelsLast, GROUPS, |planner| made(ChannelsLast::new(folded(planner)?))),
+        candidate(Groups, By::ChannelsFirst, ROWS_OF_GROUPS, |planner| made(GroupsAsRows::new(folded(planner)?))),
+        candidate(Groups, By::ChannelsFirst, GROUPS, |planner| made(Ok(Planes::new(folded(planner)?)))),
 
         candidate(Rows, By::RowsInRegisters, WHOLE, |planner| made(RowsInRegisters::new(planner))),
         candidate(Rows, By::RowsReadTwice, SPLIT, |planner| made(Ok(RowsReadTwice::new(planner)))),
@@ -75,20 +74,28 @@ const CANDIDATES: [Candidate; 15] = {
     ]
 };
 
-fn made<'a>(walk: Result<impl Walk + 'a, String>) -> Made<'a> {
+fn made<'a>(walk: Result<impl Walk + 'a, Cannot>) -> Made<'a> {
     Ok(Box::new(walk?))
 }
 
-/// The walk over axes that do not fold to three.
+/// The planner, if the axes fold to three.
+fn folded(planner: Planner<'_>) -> Result<Planner<'_>, Cannot> {
+    let folds = planner.problem.groups.layout.general.is_none();
+    check(folds, "the axes do not fold to (outer, channels, inner)")?;
+    Ok(planner)
+}
+
+/// The walk over axes that do not.
 fn general(planner: Planner<'_>) -> Made<'_> {
-    if Channels::new(planner)
-        .layout
-        .general
-        .is_some_and(|general| general.keeps_last)
-    {
-        made(ChannelsLast::new(planner, Algorithm::General))
+    let general = planner.problem.groups.layout.general;
+    check(
+        general.is_some(),
+        "the axes fold to (outer, channels, inner)",
+    )?;
+    if general.is_some_and(|general| general.keeps_last) {
+        made(ChannelsLast::new(planner))
     } else {
-        made(Planes::new(planner, Algorithm::General))
+        made(Ok(Planes::new(planner)))
     }
 }
 
@@ -121,10 +128,9 @@ impl<'a> Way<'a> {
         is_meant: impl Fn(&Candidate) -> bool,
     ) -> Result<Self, Unfit> {
         let family = planner.problem.family;
-        let mut refused = Error::Algorithm {
-            algorithm: forced.unwrap_or(Algorithm::General),
-            reason: format!("it is not one of {}'s", family.operators()),
-        };
+        let refused = |algorithm, reason| Unfit::from(Error::Algorithm { algorithm, reason });
+        let not_one = format!("it is not one of {}'s", family.operators());
+        let mut unfit = refused(forced.unwrap_or(Algorithm::General), not_one);
         for candidate in CANDIDATES
             .iter()
             .filter(|candidate| candidate.family == family && is_meant(candidate))
@@ -147,10 +153,11 @@ impl<'a> Way<'a> {
                     });
                 }
                 Ok(_) => {}
-                Err(reason) => refused = Error::Algorithm { algorithm, reason },
+                Err(Cannot::Because(reason)) => unfit = refused(algorithm, reason),
+                Err(Cannot::Fit(other)) => unfit = other,
             }
         }
-        // Without a forced algorithm not reached: each family ends with a walk that can do all that others cannot.
-        Err(refused.into())
+        // Without a forced algorithm, the last walk of a family does not fit: it can do all that others cannot.
+        Err(unfit)
     }
 }

@@ -54,9 +54,26 @@ impl From<Unfit> for Error {
     }
 }
 
-/// The reason why something is not done where it cannot be.
-pub(super) fn check(can: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
-    if can { Ok(()) } else { Err(reason()) }
+/// Why a walk cannot do a problem.
+pub(crate) enum Cannot {
+    Because(String),
+    /// It could in smaller pieces, or with larger limits.
+    Fit(Unfit),
+}
+
+impl From<Unfit> for Cannot {
+    fn from(unfit: Unfit) -> Self {
+        Self::Fit(unfit)
+    }
+}
+
+/// An error with a reason, unless a walk can do a problem.
+pub(super) fn check(can: bool, reason: impl std::fmt::Display) -> Result<(), Cannot> {
+    if can {
+        Ok(())
+    } else {
+        Err(Cannot::Because(reason.to_string()))
+    }
 }
 
 impl Profile {
@@ -66,11 +83,12 @@ impl Profile {
     }
 
     /// Why they cannot, if they cannot.
-    pub(super) fn check_bound(&self, buffers: usize) -> Result<(), String> {
+    pub(super) fn check_bound(&self, buffers: usize) -> Result<(), Cannot> {
         let allowed = self.max_storage_buffers;
-        check(self.binds(buffers), || {
-            format!("it binds {buffers} storage buffers, the device allows {allowed}")
-        })
+        check(
+            self.binds(buffers),
+            format_args!("it binds {buffers} storage buffers, the device allows {allowed}"),
+        )
     }
 
     /// Whether a tensor is so small that its dispatches take most of the time.

@@ -1,15 +1,15 @@
 //! What walks over channels have in common: the layout, and the elementwise pass that writes a mask.
 
 use super::Known;
+use crate::Tensor;
 use crate::kernels::{FlatApply, FlatApplyUniforms};
 use crate::plan::axes::{Layout, Samples};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{Unfit, check};
+use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::windows::Window;
-use crate::{Algorithm, Tensor};
 
 /// Channels, of each sample where samples have statistics of their own.
 pub(crate) struct Channels<'a> {
@@ -32,33 +32,18 @@ impl<'a> Channels<'a> {
 }
 
 impl Channels<'_> {
-    /// Why an algorithm is not for these axes, if it is not.
-    pub fn check_axes(&self, algorithm: Algorithm) -> Result<(), String> {
-        match (
-            algorithm == Algorithm::General,
-            self.layout.general.is_some(),
-        ) {
-            (true, false) => Err("the axes fold to (outer, channels, inner)".to_owned()),
-            (false, true) => Err("the axes do not fold to (outer, channels, inner)".to_owned()),
-            _ => Ok(()),
-        }
-    }
-
     /// Why no kernel can do everything in one dispatch, if none can.
-    pub fn check_fusible(&self, algorithm: Algorithm) -> Result<(), String> {
+    pub fn check_fusible(&self) -> Result<(), Cannot> {
         let Planner {
             profile,
             problem,
             tensors,
             ..
         } = self.planner;
-        self.check_axes(algorithm)?;
-        check(problem.groups.mixed.is_none(), || {
-            "channels that share statistics or parameters are not side by side".to_owned()
-        })?;
-        if let Some(reason) = problem.not_fusible() {
-            return Err(reason.to_owned());
-        }
+        let reason = "channels that share statistics or parameters are not side by side";
+        check(problem.groups.mixed.is_none(), reason)?;
+        let reason = problem.not_fusible();
+        check(reason.is_none(), reason.unwrap_or_default())?;
         // For groups the workspace takes the place of the results of channels and groups.
         let mut bound = tensors.bound_at_once().len();
         if problem.family == Family::Groups && !tensors.results.is_empty() {

@@ -2,7 +2,6 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
-use crate::Algorithm;
 use crate::kernels::{
     ChannelsFirstApply, ChannelsFirstApplyUniforms, ChannelsFirstReduce,
     ChannelsFirstReduceUniforms, PlaneTiles, TileRange,
@@ -91,15 +90,26 @@ pub(crate) struct Planes<'a> {
 }
 
 impl<'a> Planes<'a> {
-    /// The walk by an algorithm, if that is for the axes.
-    pub fn new(planner: Planner<'a>, algorithm: Algorithm) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Self {
         let over = Channels::new(planner);
-        over.check_axes(algorithm)?;
         let has_vec4s = over.layout.grid.inner.is_multiple_of(4);
-        Ok(Self {
+        Self {
             one_pass: has_vec4s && planner.problem.needs_no_sums(planner.tensors),
             over,
-        })
+        }
+    }
+
+    /// The walk over rows, or groups that are rows, as channels, for their statistics.
+    pub fn over_rows(planner: Planner<'a>) -> Self {
+        let over = Channels {
+            planner,
+            layout: Layout::from(planner.problem.axes.by_row()),
+            samples: None,
+        };
+        Self {
+            over,
+            one_pass: false,
+        }
     }
 }
 
@@ -338,7 +348,6 @@ impl Walk for Planes<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::plan::tests::with_planner;
     use crate::{Backward, DType, DataFormat, Norm, Operation, Profile, Tuning};
@@ -354,7 +363,7 @@ mod tests {
             let norm = Norm::batch(DataFormat::Ncx);
             let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
             with_planner(profile, &operation, |planner| {
-                let walk = Planes::new(planner, Algorithm::ChannelsFirst).unwrap();
+                let walk = Planes::new(planner);
                 walk.split_planes(8, 1).planes
             })
         };

@@ -3,17 +3,17 @@
 use super::channels::Channels;
 use super::channels_first::PlaneAlignment;
 use super::{Known, Reduced, Walk};
+use crate::Tensor;
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes};
 use crate::plan::axes::{Grid, LONE_PLANE};
 use crate::plan::dispatch::{Binding, Requirement};
-use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
+use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
-use crate::{Algorithm, Tensor};
 
 /// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
@@ -142,16 +142,18 @@ impl Blocks<'_> {
     }
 
     /// Why the kernel cannot do a tensor, if it cannot.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<Block, Cannot> {
         let (planner, grid) = (&self.planner, &self.grid);
-        check(grid.elements() > 0, || "the tensor is empty".to_owned())?;
+        check(grid.elements() > 0, "the tensor is empty")?;
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
-        check(grid.outer == 1 || sample.is_multiple_of(4), || {
-            format!("the {sample} elements of an index of N are not a multiple of 4")
-        })?;
-        check(grid.outer == 1 || !planner.body.of_groups, || {
-            "the channels of a sample are not planes".to_owned()
-        })?;
+        check(
+            grid.outer == 1 || sample.is_multiple_of(4),
+            format_args!("the {sample} elements of an index of N are not a multiple of 4"),
+        )?;
+        check(
+            grid.outer == 1 || !planner.body.of_groups,
+            "the channels of a sample are not planes",
+        )?;
         let block = self.block();
         // A binding must hold the whole tensor, or, where windows can begin at tiles, one tile and what surrounds it.
         let size = planner.data.size();
@@ -160,37 +162,36 @@ impl Blocks<'_> {
         } else {
             grid.elements().next_multiple_of(4) * size
         };
-        check(bound <= planner.profile.longest_window(), || {
-            format!("{bound} bytes do not fit one binding")
-        })?;
+        check(
+            bound <= planner.profile.longest_window(),
+            format_args!("{bound} bytes do not fit one binding"),
+        )?;
         let most = u64::from(block.workgroup_size);
         let adds = u64::from(self.group_channels);
         check(
             adds <= 1 || (block.channels <= most && adds <= MAX_SEQUENTIAL),
-            || format!("groups of {adds} channels are too large for a workgroup"),
+            format_args!("groups of {adds} channels are too large for a workgroup"),
         )?;
         check(
             block.channels <= most && block.adds <= MAX_SEQUENTIAL,
-            || {
-                format!(
-                    "{} elements of a channel are too many for a workgroup",
-                    grid.count()
-                )
-            },
-        )
+            format_args!(
+                "{} elements of a channel are too many for a workgroup",
+                grid.count()
+            ),
+        )?;
+        Ok(block)
     }
 
     /// Whether the tensor is so small, or planes are so long, that tiles of channels suit the adapter.
-    fn is_profitable(&self) -> bool {
+    fn is_profitable(&self, block: &Block) -> bool {
         let grid = &self.grid;
         let is_small = self.planner.profile.is_small(grid.elements());
         let small = grid.inner >= 4 && is_small;
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
-        let block = self.block();
         (small || lone || grid.has_planes())
             && (small || grid.outer == 1 || self.bound_at_once())
-            && self.suits(&block)
-            && (self.fills(&block) || is_small)
+            && self.suits(block)
+            && (self.fills(block) || is_small)
     }
 
     /// Whether a tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which
@@ -206,44 +207,40 @@ impl Blocks<'_> {
 /// A walk over planes in one dispatch. For groups, the results of each channel or group follow from the sums of the
 /// channels, which are kept in the workspace.
 pub(crate) struct PlanesFused<'a> {
-    over: Channels<'a>,
     blocks: Blocks<'a>,
+    block: Block,
 }
 
 impl<'a> PlanesFused<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let over = Channels::new(planner);
-        over.check_fusible(Algorithm::FusedChannelsFirst)?;
+        over.check_fusible()?;
         let blocks = Blocks {
             planner,
             grid: over.layout.grid,
             group_channels: word(planner.problem.axes.group_parameters()),
         };
-        blocks.check()?;
-        Ok(Self { over, blocks })
+        Ok(Self {
+            block: blocks.check()?,
+            blocks,
+        })
     }
 }
 
 impl Walk for PlanesFused<'_> {
     fn is_profitable(&self) -> bool {
-        self.blocks.is_profitable()
+        self.blocks.is_profitable(&self.block)
     }
 
     fn kept_records(&self) -> u64 {
-        let Planner {
-            problem, tensors, ..
-        } = self.over.planner;
-        let kept = problem.family == Family::Groups && !tensors.results.is_empty();
-        if kept {
-            self.over.layout.grid.channels.into()
-        } else {
-            0
-        }
+        let Blocks { planner, grid, .. } = &self.blocks;
+        let is_grouped = planner.problem.family == Family::Groups;
+        let keeps_sums = is_grouped && !planner.tensors.results.is_empty();
+        u64::from(keeps_sums) * u64::from(grid.channels)
     }
 
     fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let planner = &self.over.planner;
-        let (grid, block) = (&self.blocks.grid, self.blocks.block());
+        let (Blocks { planner, grid, .. }, block) = (&self.blocks, &self.block);
         let is_grouped = planner.problem.family == Family::Groups;
         let groups = if is_grouped {
             planner.problem.groups.sizes()
@@ -373,7 +370,9 @@ mod tests {
                 let (block, fused) = with_blocks(profile, data, (grid, 1), |blocks| {
                     (
                         blocks.block(),
-                        blocks.check().is_ok() && blocks.is_profitable(),
+                        blocks
+                            .check()
+                            .is_ok_and(|block| blocks.is_profitable(&block)),
                     )
                 });
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
@@ -431,7 +430,7 @@ mod tests {
                 // Four groups begin at a vec4, however long planes are.
                 if 4 * group <= widest && group <= MAX_SEQUENTIAL {
                     fused += 1;
-                    assert_eq!(checked, Ok(()), "{what}");
+                    assert!(checked.is_ok(), "{what}");
                 }
                 if group > MAX_SEQUENTIAL {
                     assert!(checked.is_err(), "{what}");
@@ -455,7 +454,9 @@ mod tests {
                     inner,
                 };
                 with_blocks(&profile, DType::F32, (grid, 1), |blocks| {
-                    blocks.check().is_ok() && blocks.is_profitable()
+                    blocks
+                        .check()
+                        .is_ok_and(|block| blocks.is_profitable(&block))
                 })
             };
             assert!(fused(1, 65536, 8) && fused(1, 300_001, 25));

@@ -2,14 +2,15 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
-use crate::Algorithm;
 use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
     ColumnTiles, TileRange,
 };
 use crate::plan::axes::{Grid, LONE_PLANE, Layout};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check_dispatches};
+use crate::plan::limits::{
+    Cannot, MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches,
+};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
@@ -162,15 +163,15 @@ pub(crate) struct ChannelsLast<'a> {
 }
 
 impl<'a> ChannelsLast<'a> {
-    /// The walk by an algorithm, if that is for the axes and there is room for its partial sums.
-    pub fn new(planner: Planner<'a>, algorithm: Algorithm) -> Result<Self, String> {
-        let over = Channels::new(planner);
-        over.check_axes(algorithm)?;
-        let walk = Self { over };
-        let takes_sums = algorithm == Algorithm::ChannelsLast && !planner.problem.is_inference();
-        if takes_sums && !walk.split_columns().rounds.fit() {
-            return Err("its partial sums would outgrow the tensor".to_owned());
-        }
+    /// The walk, if there is room for its partial sums.
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
+        let walk = Self {
+            over: Channels::new(planner),
+        };
+        let has_room = walk.over.layout.general.is_some()
+            || !planner.problem.has_sums(planner.tensors)
+            || walk.split_columns().rounds.fit();
+        check(has_room, "its partial sums would outgrow the tensor")?;
         Ok(walk)
     }
 }
@@ -555,7 +556,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::plan::problem::Problem;
-    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile};
+    use crate::{Algorithm, Backward, DType, DataFormat, Norm, Operation, Profile};
 
     /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
     #[test]
@@ -580,7 +581,9 @@ mod tests {
             let problem = Problem::new(&operation);
             let tensors = problem.tensors();
             let planner = Planner::new(&profile, &problem, &tensors);
-            let walk = ChannelsLast::new(planner, Algorithm::General).unwrap();
+            let walk = ChannelsLast {
+                over: Channels::new(planner),
+            };
             let columns = walk.columns(64);
             let width = columns.width();
             assert!(

@@ -2,10 +2,9 @@
 
 use super::channels::Channels;
 use super::{Known, Reduced, Walk};
-use crate::Algorithm;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms};
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
+use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::workspace::Workspace;
@@ -22,9 +21,9 @@ pub(crate) struct ColumnsOfChannels<'a> {
 }
 
 impl<'a> ColumnsOfChannels<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let over = Channels::new(planner);
-        over.check_fusible(Algorithm::FusedChannelsLast)?;
+        over.check_fusible()?;
         let walk = Self { over };
         walk.check()?;
         Ok(walk)
@@ -63,21 +62,21 @@ impl ColumnsOfChannels<'_> {
     }
 
     /// Why the kernel cannot do a tensor, if it cannot.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Cannot> {
         let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
-        check(grid.elements() > 0, || "the tensor is empty".to_owned())?;
-        check(grid.inner == 1, || {
-            "channels are not the last axis".to_owned()
-        })?;
-        check(grid.channels.is_multiple_of(4), || {
-            format!("{} channels are not a multiple of 4", grid.channels)
-        })?;
+        check(grid.elements() > 0, "the tensor is empty")?;
+        check(grid.inner == 1, "channels are not the last axis")?;
+        check(
+            grid.channels.is_multiple_of(4),
+            format_args!("{} channels are not a multiple of 4", grid.channels),
+        )?;
         let fits = planner.tensors.src.padded_bytes() <= planner.profile.longest_window();
-        check(fits, || "the tensor does not fit one binding".to_owned())?;
+        check(fits, "the tensor does not fit one binding")?;
         let most_blocks = (MOST_ROWS / planner.body.block_rows()).min(MAX_SEQUENTIAL);
-        check(self.row_blocks() <= most_blocks, || {
-            format!("{} rows are too many to add up", grid.outer)
-        })
+        check(
+            self.row_blocks() <= most_blocks,
+            format_args!("{} rows are too many to add up", grid.outer),
+        )
     }
 }
 

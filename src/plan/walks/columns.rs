@@ -9,11 +9,10 @@
 
 use super::columns_cut::{Columns, Cut, Piece, pieces_of};
 use super::{Known, Reduced, Walk};
-use crate::Error;
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::ByColumn;
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{Unfit, check, check_dispatches};
+use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
@@ -102,12 +101,12 @@ enum Step {
 
 impl<'a> WalkedColumns<'a> {
     /// The walk in pieces.
-    pub fn read_twice(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn read_twice(planner: Planner<'a>) -> Result<Self, Cannot> {
         Self::of(planner, false)
     }
 
     /// The walk in one dispatch.
-    pub fn fused(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn fused(planner: Planner<'a>) -> Result<Self, Cannot> {
         let walk = Self::of(planner, true)?;
         let Planner {
             profile, tensors, ..
@@ -119,29 +118,30 @@ impl<'a> WalkedColumns<'a> {
         if planner.problem.is_inference() {
             let row = u64::from(by.columns) * planner.data.size();
             let fits = row + 2 * alignment(profile) <= profile.longest_window();
-            check(fits, || {
-                format!("{row} bytes of a row do not fit one binding")
-            })?;
+            check(
+                fits,
+                format_args!("{row} bytes of a row do not fit one binding"),
+            )?;
             return Ok(walk);
         }
         walk.over.check_whole()?;
         let division = &walk.cut.division;
         let walked = div_ceil(by.rows.into(), division.at_once());
-        check(walked <= walk.over.longest_walk(division), || {
-            format!("{} elements of a column are too many", by.rows)
-        })?;
+        check(
+            walked <= walk.over.longest_walk(division),
+            format_args!("{} elements of a column are too many", by.rows),
+        )?;
         let has_room = walk.over.row_records(&walk.cut) <= walk.over.room();
-        check(has_room, || {
-            "its partial sums of rows would outgrow the tensor".to_owned()
-        })?;
+        check(
+            has_room,
+            "its partial sums of rows would outgrow the tensor",
+        )?;
         Ok(walk)
     }
 
-    fn of(planner: Planner<'a>, fused: bool) -> Result<Self, String> {
+    fn of(planner: Planner<'a>, fused: bool) -> Result<Self, Cannot> {
         let over = Columns::new(planner)?;
-        let cut = over
-            .cut(fused)
-            .map_err(|unfit| Error::from(unfit).to_string())?;
+        let cut = over.cut(fused)?;
         Ok(Self { over, cut, fused })
     }
 

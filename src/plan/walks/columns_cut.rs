@@ -2,7 +2,9 @@
 
 use crate::DType;
 use crate::plan::axes::ByColumn;
-use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches};
+use crate::plan::limits::{
+    Cannot, MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches,
+};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors};
 use crate::plan::windows::alignment;
@@ -88,9 +90,9 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let by = planner.problem.axes.by_column();
-        let by = by.ok_or_else(|| "statistics do not belong to columns".to_owned())?;
+        let by = by.ok_or_else(|| Cannot::Because("statistics are not by column".to_owned()))?;
         Ok(Self { planner, by })
     }
 }
@@ -102,7 +104,7 @@ impl Columns<'_> {
     }
 
     /// Why a dispatch cannot read and write whole batches, and statistics, if it cannot.
-    pub fn check_whole(&self) -> Result<(), String> {
+    pub fn check_whole(&self) -> Result<(), Cannot> {
         let Planner {
             profile,
             tensors,
@@ -111,15 +113,17 @@ impl Columns<'_> {
         } = self.planner;
         let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * data.size();
         let fits = batch + 2 * alignment(profile) <= profile.longest_window();
-        check(fits, || {
-            format!("{batch} bytes of a batch do not fit one binding")
-        })?;
+        check(
+            fits,
+            format_args!("{batch} bytes of a batch do not fit one binding"),
+        )?;
         let halves = tensors
             .written_statistics()
             .any(|one| one.dtype.size() < DType::F32.size());
-        check(!halves || self.by.is_aligned(), || {
-            "statistics of 16 bits share words with those of other columns".to_owned()
-        })
+        check(
+            !halves || self.by.is_aligned(),
+            "statistics of 16 bits share words with those of other columns",
+        )
     }
 
     /// Records of the workspace that statistics and partial sums of columns may use; those of rows may use a third.

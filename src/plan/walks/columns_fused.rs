@@ -6,7 +6,7 @@ use super::rows_fused::row_vec4s;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{ColumnsFused, ColumnsFusedUniforms};
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{Unfit, check, check_dispatches};
+use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
 use crate::plan::workspace::Workspace;
@@ -23,21 +23,20 @@ pub(crate) struct ColumnsInRegisters<'a> {
 }
 
 impl<'a> ColumnsInRegisters<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let (problem, tensors) = (planner.problem, planner.tensors);
         check(
             !problem.body.is_gradient() && !problem.is_inference(),
-            || "it is no forward pass by the statistics of src".to_owned(),
+            "it is no forward pass by the statistics of src",
         )?;
         let over = Columns::new(planner.in_registers())?;
         over.check_whole()?;
-        let held = columns_held(&over).ok_or_else(|| {
-            format!(
-                "{} elements of a column are more than a workgroup's registers hold",
-                over.by.rows
-            )
-        });
-        let (division, held_rows) = held?;
+        let (division, held_rows) = columns_held(&over).ok_or_else(|| {
+            let rows = over.by.rows;
+            Cannot::Because(format!(
+                "{rows} elements of a column are more than a workgroup's registers hold"
+            ))
+        })?;
         let walk = Self {
             over,
             division,

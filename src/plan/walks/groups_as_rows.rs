@@ -1,12 +1,9 @@
 //! Groups that are each a row of the tensor: their statistics are taken as those of rows.
 
-use super::channels::Channels;
 use super::channels_first::Planes;
 use super::{Known, Reduced, Walk};
-use crate::Algorithm;
-use crate::plan::axes::Layout;
 use crate::plan::dispatch::Dispatch;
-use crate::plan::limits::{Unfit, check};
+use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::workspace::Workspace;
 
@@ -17,23 +14,16 @@ pub(crate) struct GroupsAsRows<'a> {
 }
 
 impl<'a> GroupsAsRows<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let problem = planner.problem;
         let is_forward = !problem.body.is_gradient() && !problem.is_inference();
-        check(is_forward && problem.groups.are_rows(), || {
-            "it is no forward pass over groups that are rows".to_owned()
-        })?;
-        let over = Channels {
-            planner,
-            layout: Layout::from(problem.axes.by_row()),
-            samples: None,
-        };
+        check(
+            is_forward && problem.groups.are_rows(),
+            "it is no forward pass over groups that are rows",
+        )?;
         Ok(Self {
-            rows: Planes {
-                over,
-                one_pass: false,
-            },
-            channels: Planes::new(planner, Algorithm::ChannelsFirst)?,
+            rows: Planes::over_rows(planner),
+            channels: Planes::new(planner),
         })
     }
 }

@@ -5,7 +5,7 @@ use super::{Known, Reduced, Walk};
 use crate::kernels::{RowsFused, RowsFusedUniforms};
 use crate::plan::axes::Grid;
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{MAX_SEQUENTIAL, Unfit, check};
+use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{most_vectors, threads, vectors_held, word};
@@ -25,19 +25,18 @@ pub(crate) struct RowsInRegisters<'a> {
 }
 
 impl<'a> RowsInRegisters<'a> {
-    pub fn new(planner: Planner<'a>) -> Result<Self, String> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let planner = planner.in_registers();
         let (problem, tensors) = (planner.problem, planner.tensors);
-        check(!problem.is_inference(), || {
-            "statistics are given".to_owned()
-        })?;
+        check(!problem.is_inference(), "statistics are given")?;
         let rows = rows_of_registers(&planner, &problem.axes.by_row());
-        check(rows.tile_vectors() >= rows.row_vectors(), || {
-            format!(
+        check(
+            rows.tile_vectors() >= rows.row_vectors(),
+            format_args!(
                 "{} elements of a row are more than a workgroup's registers hold",
                 rows.columns
-            )
-        })?;
+            ),
+        )?;
         let rows_of_a_sample = problem.axes.rows_of_a_sample();
         let sums_of_samples = rows_of_a_sample.is_some() && tensors.param_grads();
         let mut walk = RowWalk::new(&planner, &rows, 1).of_samples(rows_of_a_sample);
@@ -59,9 +58,7 @@ impl<'a> RowsInRegisters<'a> {
         };
         let subtotal_records = planner.subtotal_records(word(rows.columns));
         let rounds = Rounds::new(walk.splits(&rows), records, subtotal_records, room);
-        check(rounds.fit(), || {
-            "its partial sums would outgrow the tensor".to_owned()
-        })?;
+        check(rounds.fit(), "its partial sums would outgrow the tensor")?;
         let results = tensors.results.len();
         let bound = tensors.bound_at_once().len();
         // The workspace takes the place of results that the kernel does not write.

@@ -1,12 +1,10 @@
 //! Rows that registers do not hold, or for which the adapter allows too few bindings: a reduction and an elementwise
 //! pass.
 
-use super::channels::Channels;
 use super::channels_first::Planes;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms};
-use crate::plan::axes::{Grid, Layout};
 use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
@@ -39,8 +37,9 @@ pub(crate) struct SplitRows {
 
 impl SplitRows {
     /// Cuts rows, with room for the sums that are asked for.
-    fn new(planner: &Planner<'_>, by_row: &Grid, rows_of_a_sample: Option<u64>) -> Self {
-        let tensors = planner.tensors;
+    fn new(planner: &Planner<'_>) -> Self {
+        let (axes, tensors) = (&planner.problem.axes, planner.tensors);
+        let (by_row, rows_of_a_sample) = (&axes.by_row(), axes.rows_of_a_sample());
         let tuning = &planner.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let (room, for_rows) = if rows_of_a_sample.is_some() {
@@ -196,18 +195,14 @@ impl SplitRows {
 /// A walk over rows in pieces.
 pub(crate) struct RowsReadTwice<'a> {
     planner: Planner<'a>,
-    by_row: Grid,
     split: SplitRows,
 }
 
 impl<'a> RowsReadTwice<'a> {
     pub fn new(planner: Planner<'a>) -> Self {
-        let axes = &planner.problem.axes;
-        let by_row = axes.by_row();
         Self {
             planner,
-            by_row,
-            split: SplitRows::new(&planner, &by_row, axes.rows_of_a_sample()),
+            split: SplitRows::new(&planner),
         }
     }
 }
@@ -242,16 +237,7 @@ impl Walk for RowsReadTwice<'_> {
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self { planner, split, .. } = self;
         if !planner.body.is_gradient() {
-            let over = Channels {
-                planner: *planner,
-                layout: Layout::from(self.by_row),
-                samples: None,
-            };
-            let planes = Planes {
-                over,
-                one_pass: false,
-            };
-            return planes.reduce(known, workspace);
+            return Planes::over_rows(*planner).reduce(known, workspace);
         }
         let (rows, tensors, params) = (&split.rows, planner.tensors, &known.params);
         let partials_per_row = self.partials_per_row();
