@@ -12,7 +12,7 @@ use super::stages::Stage;
 use super::stages::combine_groups::sums_of_all_samples;
 use super::stages::finish::{Partials, Route};
 use super::tensors::Tensors;
-use super::walks::{Known, Reduced};
+use super::walks::{Known, Reduced, Walk};
 use super::workspace::{Region, Workspace};
 use crate::kernels::{Constant, GroupSizes, ROWS_AT_ONCE};
 use crate::{Algorithm, Tensor};
@@ -47,9 +47,9 @@ pub(super) fn assemble(
     };
     if has_halves && way.stages == WHOLE {
         assembly.phases = Phases::REDUCE.with(Phases::APPLY);
-        assembly.run(&Way::of_halves(planner, way.algorithm)?)?;
-        // One dispatch needs no workspace: where there is no room for that of the halves, there are none.
-        if assembly.workspace.bytes() > planner.profile.max_binding {
+        let halves = Way::of_halves(planner, way.algorithm).and_then(|way| assembly.run(&way));
+        // One dispatch needs no workspace: where the halves do not fit, there are none.
+        if halves.is_err() || assembly.workspace.bytes() > planner.profile.max_binding {
             *assembly.workspace = Workspace::new(planner.data.accumulator());
             assembly.dispatches.clear();
             has_halves = false;
@@ -87,16 +87,10 @@ impl Assembly<'_, '_> {
 
     /// Adds all dispatches of a way.
     fn run(&mut self, way: &Way<'_>) -> Result<(), Unfit> {
-        let Planner {
-            problem,
-            tensors,
-            body,
-            ..
-        } = self.planner;
+        let (problem, walk) = (self.planner.problem, &*way.walk);
         if problem.axes.elements() == 0 {
             return self.finish_nothing();
         }
-        let walk = &*way.walk;
         let has = |stage| way.stages.contains(&stage);
         let mut params = None;
         if let Some(others) = walk.bound_besides_params() {
@@ -104,25 +98,24 @@ impl Assembly<'_, '_> {
             self.add(Phases::WHOLE, copies);
             params = Some(loaded);
         }
-        let whole = 0..tensors.statistics.groups;
+        let whole = 0..self.planner.tensors.statistics.groups;
         let parts = match walk.parts() {
             [] => std::slice::from_ref(&whole),
             parts => parts,
         };
         let longest = parts.first().map_or(0, |part| part.end - part.start);
+        let records = match problem.family {
+            _ if has(Stage::Whole) => 0,
+            Family::Groups if has(Stage::Combine) => {
+                let is_given = !self.planner.body.statistics().is_empty();
+                u64::from(is_given) * u64::from(problem.groups.channels_of_all())
+            }
+            _ => longest,
+        };
         let has_means = has(Stage::Finish) && problem.has_means() && walk.has_means();
-        let mut known = Known {
-            stats: self.reserve(match problem.family {
-                _ if has(Stage::Whole) => 0,
-                Family::Groups if has(Stage::Combine) && body.statistics().is_empty() => 0,
-                Family::Groups if has(Stage::Combine) => problem.groups.channels_of_all().into(),
-                _ => longest,
-            })?,
-            means: if has_means {
-                Some(self.reserve(longest)?)
-            } else {
-                None
-            },
+        let known = Known {
+            stats: self.reserve(records)?,
+            means: has_means.then(|| self.reserve(longest)).transpose()?,
             kept: self.reserve(walk.kept_records())?,
             loads_params: params.is_some(),
             params: params.unwrap_or_default(),
@@ -131,22 +124,23 @@ impl Assembly<'_, '_> {
         let before = *self.workspace;
         let mut end = before;
         let mut parameters = None;
+        // Parts use the same records, one after another.
         for part in parts {
             *self.workspace = before;
-            known.part = part.clone();
+            let mut known = Known {
+                part: part.clone(),
+                ..known.clone()
+            };
             let mut reduced = Reduced::default();
             for stage in way.stages {
-                self.stage(*stage, way, &mut known, &mut reduced)?;
+                self.stage(*stage, walk, &mut known, &mut reduced)?;
             }
             parameters = reduced.parameters;
             end.grow_to(self.workspace);
             check_dispatches(self.dispatches.len() as u64)?;
         }
         *self.workspace = end;
-        if let Some(parameters) = parameters {
-            self.finish_parameters(parameters)?;
-        }
-        Ok(())
+        parameters.map_or(Ok(()), |sums| self.finish_parameters(sums))
     }
 
     fn reserve(&mut self, records: u64) -> Result<Region, Unfit> {
@@ -160,94 +154,73 @@ impl Assembly<'_, '_> {
     fn stage(
         &mut self,
         stage: Stage,
-        way: &Way<'_>,
+        walk: &dyn Walk,
         known: &mut Known,
         reduced: &mut Reduced,
     ) -> Result<(), Unfit> {
-        let planner = self.planner;
-        let (problem, walk) = (planner.problem, &*way.walk);
+        let (planner, problem) = (self.planner, self.planner.problem);
+        let in_one_pass = walk.writes_in_one_pass();
         match stage {
-            Stage::Pack => self.pack(known),
-            Stage::Reduce if problem.has_sums(planner.tensors) => {
+            Stage::Pack => return self.pack(known),
+            Stage::Reduce if !problem.has_sums(planner.tensors) => {}
+            Stage::Reduce | Stage::Whole => {
                 *reduced = walk.reduce(known, self.workspace)?;
                 let dispatches = std::mem::take(&mut reduced.dispatches);
-                if walk.writes_in_one_pass() {
-                    let all = dispatches.iter().map(|one| writing(planner.tensors, one));
-                    self.add(Phases::WHOLE, all.collect());
+                if in_one_pass {
+                    let both = dispatches.iter().map(|one| writing(planner.tensors, one));
+                    self.add(Phases::WHOLE, both.collect());
                     self.add(Phases::REDUCE, dispatches);
                 } else {
                     self.add(Phases::WHOLE.with(Phases::REDUCE), dispatches);
                 }
-                Ok(())
             }
-            Stage::Finish if !problem.is_inference() => {
+            Stage::Finish => {
                 let none = || Partials::none(word(known.part.end - known.part.start), known.stats);
+                let has_none = problem.has_halves();
                 let partials = reduced.statistics.take();
-                match partials.or_else(|| problem.has_halves().then(none)) {
-                    Some(partials) => self.finish_statistics(partials, known),
-                    None => Ok(()),
+                if let Some(partials) = partials.or_else(|| has_none.then(none)) {
+                    return self.finish_statistics(partials, known);
                 }
             }
             Stage::Spread => {
-                let groups = &problem.groups;
                 let of_groups = known.stats;
-                known.stats = self.reserve(groups.channels_of_all().into())?;
-                let spread = planner.spread_statistics(groups, of_groups, known.stats)?;
+                known.stats = self.reserve(problem.groups.channels_of_all().into())?;
+                let spread = planner.spread_statistics(&problem.groups, of_groups, known.stats)?;
                 self.add(Phases::WHOLE, vec![spread]);
-                Ok(())
             }
-            Stage::Combine => match reduced.statistics.take() {
-                Some(partials) => self.combine(partials, known),
-                None => Ok(()),
-            },
-            Stage::Apply => {
-                let apply = walk.apply(known)?;
-                let in_one_pass = walk.writes_in_one_pass();
-                let phases = if in_one_pass {
-                    Phases::APPLY
-                } else {
-                    Phases::WHOLE.with(Phases::APPLY)
-                };
-                self.add(phases, apply);
-                Ok(())
+            Stage::Combine => {
+                if let Some(partials) = reduced.statistics.take() {
+                    return self.combine(partials, known);
+                }
             }
-            Stage::Whole => {
-                *reduced = walk.reduce(known, self.workspace)?;
-                let dispatches = std::mem::take(&mut reduced.dispatches);
-                self.add(Phases::WHOLE, dispatches);
-                Ok(())
-            }
-            Stage::Reduce | Stage::Finish => Ok(()),
+            Stage::Apply if in_one_pass => self.add(Phases::APPLY, walk.apply(known)?),
+            Stage::Apply => self.add(Phases::WHOLE.with(Phases::APPLY), walk.apply(known)?),
         }
+        Ok(())
     }
 
     fn pack(&mut self, known: &Known) -> Result<(), Unfit> {
-        let Planner {
-            problem,
-            tensors,
-            body,
-            ..
-        } = self.planner;
-        if body.statistics().is_empty() {
+        let (problem, tensors) = (self.planner.problem, self.planner.tensors);
+        if self.planner.body.statistics().is_empty() {
             return Ok(());
         }
-        let own = tensors.of_statistics(&known.part);
-        let statistics: Vec<_> = own.statistics.all().collect();
-        let params: Vec<_> = if known.loads_params {
-            vec![]
-        } else {
-            tensors.params().copied().collect()
-        };
+        let statistics = tensors
+            .of_statistics(&known.part)
+            .statistics
+            .all()
+            .collect::<Vec<_>>();
+        let mut params: Vec<_> = tensors.params().copied().collect();
+        params.retain(|_| !known.loads_params);
         let (channels, sizes) = if problem.family == Family::Groups {
-            let groups = &problem.groups;
-            (groups.channels_of_all(), groups.sizes())
+            (problem.groups.channels_of_all(), problem.groups.sizes())
         } else {
             let channels = word(known.part.end - known.part.start);
             (channels, GroupSizes::none(channels))
         };
-        let pack =
-            self.planner
-                .pack_statistics(channels, sizes, [&statistics, &params], known.stats)?;
+        let read = [&statistics[..], &params];
+        let pack = self
+            .planner
+            .pack_statistics(channels, sizes, read, known.stats)?;
         self.add(Phases::ALL, bound_from(&known.part, tensors, pack));
         Ok(())
     }
@@ -293,49 +266,39 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    /// Adds up the sums of parameters, and writes their gradients, or adds the sums to those of other slices.
+    /// Adds up the sums of parameters, or of other results, and writes what follows, or adds the sums to those of other
+    /// slices.
     fn finish_parameters(&mut self, partials: Partials) -> Result<(), Unfit> {
-        let Planner {
-            problem, tensors, ..
-        } = self.planner;
+        let (planner, tensors) = (self.planner, self.planner.tensors);
         if !tensors.results.iter().any(|result| result.elements > 0) {
             return Ok(());
         }
         if let Some(running) = self.running {
-            let sums = self.planner.add_up(running, partials, self.workspace)?;
+            let sums = planner.add_up(running, partials, self.workspace)?;
             self.add(Phases::WHOLE, sums);
             return Ok(());
         }
-        let (sums, partials) = self.planner.add_subtotals(partials, self.workspace)?;
+        let (sums, partials) = planner.add_subtotals(partials, self.workspace)?;
         self.add(Phases::WHOLE, sums);
-        let finish = self.planner.finish(
-            &partials,
-            &Derived::of_results(problem, tensors),
-            Route::Whole,
-        )?;
+        let derived = Derived::of_results(planner.problem, tensors);
+        let finish = planner.finish(&partials, &derived, Route::Whole)?;
         self.add(Phases::WHOLE, finish);
         Ok(())
     }
 
     /// The results of no elements.
     fn finish_nothing(&mut self) -> Result<(), Unfit> {
-        let Planner {
-            problem, tensors, ..
-        } = self.planner;
-        let results = tensors.results.iter().map(|result| result.elements).max();
-        let results = if problem.has_halves() {
-            Some(problem.axes.parameters())
-        } else {
-            results
-        };
-        let none = Partials::none(word(results.unwrap_or(0)), self.workspace.reserve(0)?);
-        match (results, problem.has_halves()) {
-            (Some(1..), true) => {
-                let derived = Derived::of_statistics(problem, tensors);
-                self.finish_halves(&none, &derived, &(0..0))
+        let (problem, tensors) = (self.planner.problem, self.planner.tensors);
+        let region = self.workspace.reserve(0)?;
+        if problem.has_halves() {
+            let none = Partials::none(word(problem.axes.parameters()), region);
+            if none.channels == 0 {
+                return Ok(());
             }
-            _ => self.finish_parameters(none),
+            return self.finish_halves(&none, &Derived::of_statistics(problem, tensors), &(0..0));
         }
+        let results = tensors.results.iter().map(|result| result.elements);
+        self.finish_parameters(Partials::none(word(results.max().unwrap_or(0)), region))
     }
 
     /// Combines the sums of a group's channels, in their place.
