@@ -25,12 +25,13 @@ use std::ops::Range;
 pub(crate) struct Known {
     /// A record of each channel or row: what is known before the sums, or follows from them.
     pub stats: Region,
-    /// The means of a gradient's sums, where those do not follow from `stats`.
+    /// The means of a gradient's sums, where `stats` does not hold them.
     pub means: Option<Region>,
     /// The records that the walk keeps until all parts are done.
     pub kept: Region,
-    /// The locations of parameters, if kernels load those themselves.
+    /// Whether kernels load parameters by their locations; others find them in `stats`, or bind all.
     pub loads_params: bool,
+    /// Those locations.
     pub params: LoadedParams,
     /// The part of the statistics that is done.
     pub part: Range<u64>,
@@ -42,7 +43,7 @@ pub(crate) struct Reduced {
     pub dispatches: Vec<Dispatch>,
     /// Partial sums of what shares statistics, where they are not complete.
     pub statistics: Option<Partials>,
-    /// Partial sums of parameters, where those are others.
+    /// Partial sums of the other results: gradients of parameters, or statistics that were kept.
     pub parameters: Option<Partials>,
 }
 
@@ -63,8 +64,7 @@ pub(crate) trait Walk {
         true
     }
 
-    /// The number of buffers that its kernels bind besides the parameters, where they load those themselves. Others find
-    /// them in the records of channels.
+    /// The number of buffers that its kernels bind besides the parameters, where they load those by their locations.
     fn bound_besides_params(&self) -> Option<usize> {
         None
     }
