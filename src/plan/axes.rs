@@ -24,6 +24,14 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    pub const fn new(outer: u32, channels: u32, inner: u32) -> Self {
+        Self {
+            outer,
+            channels,
+            inner,
+        }
+    }
+
     /// Elements of the tensor.
     pub fn elements(&self) -> u64 {
         u64::from(self.outer) * u64::from(self.channels) * u64::from(self.inner)
@@ -56,10 +64,8 @@ pub(crate) struct Layout {
 
 impl From<Grid> for Layout {
     fn from(grid: Grid) -> Self {
-        Self {
-            grid,
-            general: None,
-        }
+        let general = None;
+        Self { grid, general }
     }
 }
 
@@ -87,12 +93,11 @@ impl GeneralAxes {
 impl Layout {
     /// The uniforms that describe general axes.
     pub fn sizes(&self) -> GeneralSizes {
-        let general = self.general.as_ref();
+        let general = self.general.map(|general| (general.sizes, general.kept));
+        let (sizes, kept_axes) = general.unwrap_or(([1; MAX_RANK], 0));
         GeneralSizes {
-            axes: general
-                .map_or([1; MAX_RANK], |general| general.sizes)
-                .into(),
-            kept_axes: general.map_or(0, |general| general.kept),
+            axes: sizes.into(),
+            kept_axes,
         }
     }
 }
@@ -357,21 +362,16 @@ impl Axes {
     /// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters.
     pub fn layout(&self) -> Layout {
         let axes = self.by_channel();
-        let grid = |outer, channels, inner| Grid {
-            outer,
-            channels,
-            inner,
-        };
-        match *axes.as_slice() {
-            [] => grid(1, 1, 1),
-            [(a, false)] => grid(1, 1, a),
-            [(c, true)] => grid(1, c, 1),
-            [(a, false), (c, true)] => grid(a, c, 1),
-            [(c, true), (x, false)] => grid(1, c, x),
-            [(a, false), (c, true), (x, false)] => grid(a, c, x),
+        let grid = match *axes.as_slice() {
+            [] => Grid::new(1, 1, 1),
+            [(a, false)] => Grid::new(1, 1, a),
+            [(c, true)] => Grid::new(1, c, 1),
+            [(a, false), (c, true)] => Grid::new(a, c, 1),
+            [(c, true), (x, false)] => Grid::new(1, c, x),
+            [(a, false), (c, true), (x, false)] => Grid::new(a, c, x),
             _ => return general_layout(&axes),
-        }
-        .into()
+        };
+        grid.into()
     }
 
     /// The groups of all samples.
@@ -413,11 +413,7 @@ impl Axes {
 
     /// The elements by row, for the statistics; the parameters vary by column.
     pub fn by_row(&self) -> Grid {
-        Grid {
-            outer: 1,
-            channels: word(self.statistics()),
-            inner: word(self.count()),
-        }
+        Grid::new(1, word(self.statistics()), word(self.count()))
     }
 }
 
@@ -448,12 +444,9 @@ fn general_layout(axes: &[(u32, bool)]) -> Layout {
         *slot = size;
         general.kept |= u32::from(kept) << axis;
     }
+    let inner = if keeps_last { 1 } else { width };
     Layout {
-        grid: Grid {
-            outer: of_kind(false, leading),
-            channels: of_kind(true, axes),
-            inner: if keeps_last { 1 } else { width },
-        },
+        grid: Grid::new(of_kind(false, leading), of_kind(true, axes), inner),
         general: Some(general),
     }
 }
@@ -465,11 +458,7 @@ mod tests {
     use crate::{DType, DataFormat, Forward};
 
     fn grid(outer: u32, channels: u32, inner: u32) -> Grid {
-        Grid {
-            outer,
-            channels,
-            inner,
-        }
+        Grid::new(outer, channels, inner)
     }
 
     fn axes(norm: Norm, shape: &[usize]) -> Axes {

@@ -9,12 +9,12 @@ use crate::kernels::Scalars;
 use crate::{Shards, Tensor};
 
 /// The results that follow from sums of channels of `count` elements.
-#[derive(Clone)]
 pub(crate) struct Derived {
     pub count: u64,
     /// The tensors that are read for them, and those that are written. Each line is bound together.
     pub operands: Vec<Vec<Requirement>>,
-    /// The records that the elementwise pass needs. The first line is read for them.
+    /// The region of the records that the elementwise pass needs: means of a gradient's sums, or else what follows from
+    /// a forward pass's. The first line is read for them.
     pub means: Option<Region>,
     pub scalars: Scalars,
     pub shards: Shards,
@@ -76,13 +76,9 @@ fn result_operands(tensors: &Tensors) -> Vec<Vec<Requirement>> {
     let Some(gate) = tensors.gate.filter(|_| tensors.param_grads()) else {
         return vec![tensors.results.clone()];
     };
+    let of_gate = tensors.gamma.into_iter().chain(tensors.beta);
     let line = |result: &Requirement| match result.tensor {
-        Tensor::DiffGate => tensors
-            .gamma
-            .into_iter()
-            .chain(tensors.beta)
-            .chain([*result])
-            .collect(),
+        Tensor::DiffGate => of_gate.clone().chain([*result]).collect(),
         _ => vec![gate, *result],
     };
     tensors.results.iter().map(line).collect()

@@ -47,6 +47,15 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// Some bytes of a tensor.
+    pub fn new(tensor: Tensor, bytes: Range<u64>) -> Self {
+        Self {
+            tensor,
+            bytes,
+            owned: None,
+        }
+    }
+
     /// All of a tensor.
     pub fn whole(tensor: &Requirement) -> Self {
         let elements = match tensor.tensor {
@@ -59,19 +68,12 @@ impl Binding {
     /// Some elements of a tensor.
     pub fn elements(tensor: &Requirement, elements: &Range<u64>) -> Self {
         let size = tensor.dtype.size();
-        Self {
-            tensor: tensor.tensor,
-            bytes: elements.start * size..elements.end * size,
-            owned: None,
-        }
+        Self::new(tensor.tensor, elements.start * size..elements.end * size)
     }
 
     /// The same binding, some bytes further on.
     pub fn shift(&mut self, by: u64) {
-        for bytes in [Some(&mut self.bytes), self.owned.as_mut()]
-            .into_iter()
-            .flatten()
-        {
+        for bytes in std::iter::once(&mut self.bytes).chain(&mut self.owned) {
             *bytes = bytes.start + by..bytes.end + by;
         }
     }
@@ -83,11 +85,7 @@ impl Binding {
 
     /// The workspace, whose size is known when the plan is complete.
     pub fn workspace() -> Self {
-        Self {
-            tensor: Tensor::Workspace,
-            bytes: 0..0,
-            owned: None,
-        }
+        Self::new(Tensor::Workspace, 0..0)
     }
 }
 
@@ -141,6 +139,14 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
+    pub fn new(tensor: Tensor, dtype: DType, elements: u64) -> Self {
+        Self {
+            tensor,
+            dtype,
+            elements,
+        }
+    }
+
     /// The size in bytes, in whole words of storage.
     pub fn bytes(&self) -> u64 {
         (self.elements * self.dtype.size()).next_multiple_of(4)

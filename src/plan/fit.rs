@@ -11,24 +11,12 @@ use crate::{DType, DTypes, Error, Profile};
 pub(crate) fn fit(profile: &Profile, types: DTypes, epsilon: f64) -> Result<Profile, Error> {
     let profile = profile.clone().within_bounds();
     let shared = u64::from(SMALLEST_WORKGROUP) * Body::FEWEST_REALS * DType::F64.size();
-    Error::check_limit(
-        "a plan",
-        "max_storage_buffers_per_shader_stage",
-        STORAGE_BUFFERS,
-        profile.max_storage_buffers,
-    )?;
-    Error::check_limit(
-        "a plan",
-        "max_compute_invocations_per_workgroup",
-        SMALLEST_WORKGROUP,
-        profile.max_invocations,
-    )?;
-    Error::check_limit(
-        "a plan",
-        "max_compute_workgroup_storage_size",
-        shared,
-        profile.max_workgroup_storage,
-    )?;
+    let name = "max_storage_buffers_per_shader_stage";
+    Error::check_limit("a plan", name, STORAGE_BUFFERS, profile.max_storage_buffers)?;
+    let name = "max_compute_invocations_per_workgroup";
+    Error::check_limit("a plan", name, SMALLEST_WORKGROUP, profile.max_invocations)?;
+    let name = "max_compute_workgroup_storage_size";
+    Error::check_limit("a plan", name, shared, profile.max_workgroup_storage)?;
     profile.check_dtypes(types)?;
     check_epsilon(epsilon, types.data)?;
     Ok(profile)

@@ -107,9 +107,8 @@ impl Profile {
     /// The most elements between two neighbouring positions where a tensor of `elements` elements may be cut. They are
     /// enough that a plan has no more than some hundred windows because of them.
     pub(super) fn most_between_cuts(&self, elements: u64) -> u64 {
-        u64::from(self.window_unit)
-            .max(elements / 256)
-            .min(self.held_unit())
+        let unit = u64::from(self.window_unit).max(elements / 256);
+        unit.min(self.held_unit())
     }
 
     /// A workgroup for each tile, folded into two dimensions where one does not hold them all: a loop over tiles in the
@@ -119,12 +118,8 @@ impl Profile {
         let most = u64::from(self.max_workgroups.max(1));
         let tiles = tiles.max(1);
         let height = div_ceil(tiles, most);
-        Error::check_limit(
-            "a dispatch",
-            "max_compute_workgroups_per_dimension",
-            height,
-            most,
-        )?;
+        let limit = "max_compute_workgroups_per_dimension";
+        Error::check_limit("a dispatch", limit, height, most)?;
         Ok([word(div_ceil(tiles, height)), word(height)])
     }
 

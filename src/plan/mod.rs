@@ -87,36 +87,24 @@ impl Plan {
         Ok(())
     }
 
-    /// An error if a kernel binds more buffers than the device allows.
-    fn check_buffers(&self, max_storage_buffers: u32) -> Result<(), Error> {
-        let all = self.dispatches.iter();
-        let most = all
-            .map(|(_, dispatch)| dispatch.bindings.len() as u64)
-            .max();
-        Error::check_limit(
-            "a dispatch of this layer",
-            "max_storage_buffers_per_shader_stage",
-            most.unwrap_or(0),
-            u64::from(max_storage_buffers),
-        )
-    }
-
-    /// An error if an invocation makes more loop iterations than a driver may allow.
-    fn check_iterations(&self) -> Result<(), Error> {
-        let all = self.dispatches.iter();
-        let most = all.map(|(_, dispatch)| dispatch.iterations).max();
-        Error::check_limit(
-            "an invocation's loops",
-            "number of iterations",
-            most.unwrap_or(0),
-            MOST_ITERATIONS,
-        )
+    /// An error if a kernel binds more buffers than the device allows, or an invocation makes more loop iterations than a
+    /// driver may allow.
+    fn check_limits(&self, max_storage_buffers: u32) -> Result<(), Error> {
+        let (mut buffers, mut iterations) = (0, 0);
+        for (_, dispatch) in &self.dispatches {
+            buffers = buffers.max(dispatch.bindings.len() as u64);
+            iterations = iterations.max(dispatch.iterations);
+        }
+        let what = "a dispatch of this layer";
+        let limit = "max_storage_buffers_per_shader_stage";
+        Error::check_limit(what, limit, buffers, max_storage_buffers)?;
+        let limit = "number of iterations";
+        Error::check_limit("an invocation's loops", limit, iterations, MOST_ITERATIONS)
     }
 
     /// The dispatches of the whole operator.
     pub fn whole(&self) -> impl Iterator<Item = &Dispatch> {
-        let whole = self.dispatches.iter();
-        let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
-        whole.map(|(_, dispatch)| dispatch)
+        let all = self.dispatches.iter();
+        all.filter_map(|(phases, one)| phases.meets(Phases::WHOLE).then_some(one))
     }
 }

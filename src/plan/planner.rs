@@ -46,12 +46,9 @@ impl<'a> Planner<'a> {
     }
 
     /// The same with the body that computes statistics of what registers hold.
-    pub fn in_registers(self) -> Self {
-        let body = Body {
-            of_rows: self.body.of_rows || self.body.computes == Computes::Forward,
-            ..self.body
-        };
-        Self { body, ..self }
+    pub fn in_registers(mut self) -> Self {
+        self.body.of_rows |= self.body.computes == Computes::Forward;
+        self
     }
 }
 
@@ -103,9 +100,8 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Unfit> {
         let dispatch = |share: &S| {
             let window = share.window();
-            let workgroups = self
-                .profile
-                .workgroups(window.tiles.end - window.tiles.start)?;
+            let tiles = window.tiles.end - window.tiles.start;
+            let workgroups = self.profile.workgroups(tiles)?;
             let range = window.tile_range(&self.tensors.src, workgroups);
             let (bindings, uniforms) = describe(share, range);
             Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
@@ -129,10 +125,8 @@ impl Planner<'_> {
         let vec4_bytes = 4 * self.data.size();
         let word_bytes = u64::from(self.profile.word_bits()) / 8;
         // A vector has four words.
-        match elements.is_multiple_of(8) && 4 * word_bytes >= 2 * vec4_bytes {
-            true => 2,
-            false => 1,
-        }
+        let in_pairs = elements.is_multiple_of(8) && 4 * word_bytes >= 2 * vec4_bytes;
+        if in_pairs { 2 } else { 1 }
     }
 
     /// The same for vectors that may hold elements of two neighbouring planes.
@@ -186,12 +180,8 @@ impl Planner<'_> {
     /// invocations' numbers; else 0.
     pub fn subgroup(&self, workgroup_size: u32) -> u64 {
         let size = self.profile.subgroup_size;
-        let whole = size > 1 && workgroup_size.is_multiple_of(size);
-        if whole && self.data != DType::F64 {
-            u64::from(size)
-        } else {
-            0
-        }
+        let whole = size > 1 && workgroup_size.is_multiple_of(size) && self.data != DType::F64;
+        if whole { u64::from(size) } else { 0 }
     }
 
     /// Neighbouring invocations whose sums of a row are added up before they are written: those of a subgroup, or else a

@@ -55,21 +55,16 @@ pub(crate) struct Problem {
 impl Problem {
     /// The problem of a checked operation.
     pub fn new(operation: &Operation) -> Self {
-        let Forward {
-            running, shards, ..
-        } = match operation.pass {
-            Pass::Forward(forward) => forward,
-            Pass::Inference | Pass::Backward(_) => Forward::default(),
-        };
-        let backward = match operation.pass {
-            Pass::Backward(backward) => Some(backward),
-            Pass::Forward(_) | Pass::Inference => None,
+        let (forward, through) = match operation.pass {
+            Pass::Forward(forward) => (forward, Through::Batch),
+            Pass::Inference => (Forward::default(), Through::Batch),
+            Pass::Backward(backward) => (Forward::default(), backward.through),
         };
         let epilogue = operation.epilogue;
         let axes = Axes::new(operation);
         let body = Body::of(&operation.norm, operation.pass);
         let as_rows = match operation.norm {
-            Norm::Axes { centered, .. } if !operation.epilogue.is_masked() => {
+            Norm::Axes { centered, .. } if !epilogue.is_masked() => {
                 Some(Body::over_rows(centered, operation.pass))
             }
             _ => None,
@@ -95,9 +90,9 @@ impl Problem {
             },
             types: operation.types,
             epsilon: operation.epsilon,
-            through: backward.map_or(Through::Batch, |backward| backward.through),
-            running,
-            shards,
+            through,
+            running: forward.running,
+            shards: forward.shards,
             slots: operation.bound(),
         }
     }
@@ -144,11 +139,7 @@ impl Problem {
                 own if own.is_statistic() => (self.types.statistics, self.axes.statistics()),
                 _ => (self.types.data, self.axes.elements()),
             };
-            Requirement {
-                tensor,
-                dtype,
-                elements,
-            }
+            Requirement::new(tensor, dtype, elements)
         };
         let there = |tensor: Tensor| {
             let mut slots = self.slots.iter();
@@ -176,13 +167,10 @@ impl Problem {
             gate: there(Tensor::Gate),
             running: all(Access::InOut, |_| true),
             outputs: of_body(self.body.outputs()),
-            results: all(Access::Out, |tensor| {
-                tensor.is_param() || tensor.is_statistic()
-            }),
-            sums: self.has_halves().then(|| Requirement {
-                tensor: Tensor::Sums,
-                dtype: self.types.data.accumulator(),
-                elements: sums_elements(self.body, self.axes.parameters(), self.shards),
+            results: all(Access::Out, |one| one.is_param() || one.is_statistic()),
+            sums: self.has_halves().then(|| {
+                let elements = sums_elements(self.body, self.axes.parameters(), self.shards);
+                Requirement::new(Tensor::Sums, self.types.data.accumulator(), elements)
             }),
         }
     }
@@ -216,11 +204,10 @@ impl Problem {
     /// Why no kernel can do it in one dispatch, if none can.
     pub fn not_fusible(&self) -> Option<&'static str> {
         match self.body.is_gradient() {
-            true => self
-                .by_constants()
-                .then_some("mean and variance are constants"),
+            true if self.by_constants() => Some("mean and variance are constants"),
             false if self.is_inference() => Some("statistics are given"),
-            false => self.epilogue.residual.then_some("a residual is added"),
+            false if self.epilogue.residual => Some("a residual is added"),
+            _ => None,
         }
     }
 }

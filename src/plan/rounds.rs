@@ -27,26 +27,23 @@ impl Rounds {
     /// many as leave room for subtotals of `subtotal_records` records each.
     pub fn new(splits: u64, records: u64, subtotal_records: u64, room: u64) -> Self {
         let beside = |sums| room.saturating_sub(sums * (subtotal_records + 16)) / records.max(1);
-        let rounds = |round| Self {
+        // Too many rounds for one accumulator: each block of rounds has its own.
+        let many = |round| div_ceil(splits, round) > MAX_SEQUENTIAL;
+        let round = match splits.saturating_mul(records) <= room.max(subtotal_records) {
+            true => splits,
+            false if many(beside(1)) => beside(2),
+            false => beside(1),
+        };
+        Self {
             splits,
             records,
             round,
-        };
-        match splits.saturating_mul(records) <= room.max(subtotal_records) {
-            true => rounds(splits),
-            false if rounds(beside(1)).many() => rounds(beside(2)),
-            false => rounds(beside(1)),
         }
     }
 
     /// Whether there is room for at least one split, if there are any.
     pub fn fit(&self) -> bool {
         self.splits == 0 || self.round > 0
-    }
-
-    /// Whether there are too many rounds for one accumulator, so that each block of rounds has its own.
-    fn many(&self) -> bool {
-        div_ceil(self.splits, self.round.max(1)) > MAX_SEQUENTIAL
     }
 
     /// Whether there is one round.
@@ -66,13 +63,9 @@ impl Planner<'_> {
         partials: impl Fn(Region, u64) -> Partials,
     ) -> Result<(Vec<Dispatch>, Partials), Unfit> {
         let round = rounds.round.max(1);
-        Error::check_limit(
-            "the workspace's partial sums",
-            "rounds that fit max_storage_buffer_binding_size",
-            rounds.splits / round,
-            MOST_ROUNDS,
-        )
-        .map_err(Unfit::Room)?;
+        let what = "the workspace's partial sums";
+        let limit = "rounds that fit max_storage_buffer_binding_size";
+        Error::check_limit(what, limit, rounds.splits / round, MOST_ROUNDS).map_err(Unfit::Room)?;
         let region = workspace.reserve(round * rounds.records)?;
         if rounds.at_once() {
             let dispatches = reduce(region, 0..rounds.splits)?;
@@ -91,11 +84,8 @@ impl Planner<'_> {
             dispatches.extend(reduce(before, first..end)?);
             // The subtotals of all rounds share one region.
             let mut scratch = before_subtotals;
-            dispatches.extend(self.add_up(
-                &mut sums,
-                partials(region, end - first),
-                &mut scratch,
-            )?);
+            let some = partials(region, end - first);
+            dispatches.extend(self.add_up(&mut sums, some, &mut scratch)?);
             workspace.grow_to(&scratch);
             check_dispatches(dispatches.len() as u64)?;
             first = end;

@@ -1,6 +1,6 @@
 //! Arithmetic on sizes.
 
-/// ⌈a / b⌉, for b above 0.
+/// ⌈a / b⌉; a where b is 0.
 pub(crate) fn div_ceil(a: u64, b: u64) -> u64 {
     a.div_ceil(b.max(1))
 }

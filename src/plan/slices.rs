@@ -227,7 +227,6 @@ fn complete(
     check_dispatches(plan.dispatches.len() as u64)?;
     plan.check_bindings(profile.max_binding)
         .map_err(Unfit::Room)?;
-    plan.check_buffers(profile.max_storage_buffers)?;
-    plan.check_iterations()?;
+    plan.check_limits(profile.max_storage_buffers)?;
     Ok(plan)
 }

@@ -7,11 +7,7 @@ use std::ops::Range;
 
 /// The requirement for a mask of `elements` elements: words of 32 bits, as f32 has them.
 pub(super) fn mask(elements: u64) -> Requirement {
-    Requirement {
-        tensor: Tensor::Mask,
-        dtype: DType::F32,
-        elements: elements.div_ceil(32),
-    }
+    Requirement::new(Tensor::Mask, DType::F32, elements.div_ceil(32))
 }
 
 /// The tensors that a plan reads and writes.
@@ -52,16 +48,9 @@ pub(crate) struct Statistics {
 
 impl Statistics {
     pub fn all(&self) -> impl Iterator<Item = Requirement> {
-        let Self {
-            tensors,
-            dtype,
-            groups: elements,
-        } = *self;
-        tensors.iter().map(move |&tensor| Requirement {
-            tensor,
-            dtype,
-            elements,
-        })
+        let Self { dtype, groups, .. } = *self;
+        let tensors = self.tensors.iter();
+        tensors.map(move |&tensor| Requirement::new(tensor, dtype, groups))
     }
 }
 
@@ -123,11 +112,8 @@ impl Tensors {
 
     /// gamma and beta, if they matter to elements, and gate.
     pub fn params(&self) -> impl Iterator<Item = &Requirement> + Clone {
-        self.gamma
-            .as_ref()
-            .into_iter()
-            .chain(self.used_beta())
-            .chain(&self.gate)
+        let gamma = self.gamma.iter();
+        gamma.chain(self.used_beta()).chain(&self.gate)
     }
 
     /// Whether elements are scaled.
@@ -148,8 +134,7 @@ impl Tensors {
 
     /// Whether the parameter gradients are wanted.
     pub fn param_grads(&self) -> bool {
-        self.results
-            .iter()
-            .any(|output| matches!(output.tensor, Tensor::DiffGamma | Tensor::DiffGate))
+        let mut results = self.results.iter();
+        results.any(|result| matches!(result.tensor, Tensor::DiffGamma | Tensor::DiffGate))
     }
 }

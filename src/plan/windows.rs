@@ -44,10 +44,8 @@ impl Window {
     /// A mask, with a word of 32 bits for 32 elements, bound from an aligned position on.
     pub fn bind_mask(&self, mask: &Requirement) -> Binding {
         let first = self.elements.start / self.mask_unit * self.mask_unit / 32;
-        Binding::elements(
-            mask,
-            &(first..self.elements.end.div_ceil(32).min(mask.elements)),
-        )
+        let end = self.elements.end.div_ceil(32).min(mask.elements);
+        Binding::elements(mask, &(first..end))
     }
 
     /// The uniforms that describe a dispatch's tiles of a tensor.
@@ -147,13 +145,13 @@ pub(crate) fn windows_of(
             owned: None,
             mask_unit: mask_unit(profile),
         });
-        // The number of all windows, if the rest of the units needs as many for its share.
-        let done = low - units.start;
-        let all = (units.end - units.start).div_ceil(done) * windows.len() as u64;
-        if windows.len() as u64 > MOST_DISPATCHES {
-            check_dispatches(all)?;
-        }
         from = low;
+        let count = windows.len() as u64;
+        if count > MOST_DISPATCHES {
+            // The number of all windows, if the rest of the units needs as many for its share.
+            let done = from - units.start;
+            check_dispatches((units.end - units.start).div_ceil(done) * count)?;
+        }
     }
     Ok(windows)
 }
@@ -171,11 +169,7 @@ mod tests {
             max_binding: 4096,
             ..Profile::usual()
         };
-        let src = Requirement {
-            tensor: Tensor::Src,
-            dtype: DType::F32,
-            elements: 10_007,
-        };
+        let src = Requirement::new(Tensor::Src, DType::F32, 10_007);
         let start = |u: u64| (u * 331).min(10_007);
         let windows = windows(&profile, &src, 0..31, 1, start).unwrap();
         assert!(windows.len() > 10);
