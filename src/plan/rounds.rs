@@ -123,12 +123,13 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Unfit> {
         let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
         let begun = !sums.done.is_multiple_of(MAX_SEQUENTIAL);
-        dispatches.push(self.add_to(&partials, sums.of_block, begun)?);
+        dispatches.push(self.add_to(&partials, partials.count, sums.of_block, begun)?);
         sums.done += 1;
         let ends = sums.done.is_multiple_of(MAX_SEQUENTIAL) || sums.done == sums.count;
         if sums.count > MAX_SEQUENTIAL && ends {
             let block = self.subtotals(sums.of_block, sums.channels, 1);
-            dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SEQUENTIAL)?);
+            let begun = sums.done > MAX_SEQUENTIAL;
+            dispatches.push(self.add_to(&block, block.count, sums.total, begun)?);
         }
         Ok(dispatches)
     }

@@ -1,7 +1,6 @@
 //! The dispatch that combines the sums of a group's channels.
 
 use super::finish::Partials;
-use super::pack::PACK_WORKGROUP;
 use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, TIER};
 use crate::plan::axes::{Groups, MixedAxes};
@@ -9,7 +8,7 @@ use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::problem::Problem;
-use crate::plan::sizes::{div_ceil, threads, word};
+use crate::plan::sizes::{div_ceil, word};
 use crate::plan::workspace::{Region, Workspace};
 
 /// The most channels whose sums an invocation adds up.
@@ -48,7 +47,7 @@ impl Planner<'_> {
         }
         let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
         let sums = workspace.reserve(self.subtotal_records(partials.channels))?;
-        dispatches.push(self.add_to(&partials, sums, false)?);
+        dispatches.push(self.add_to(&partials, partials.count, sums, false)?);
         Ok((dispatches, sums))
     }
 
@@ -65,45 +64,27 @@ impl Planner<'_> {
         let fewest = word(div_ceil(channels, MOST_CHANNELS)).next_power_of_two();
         let most = self.workgroup(self.profile.tuning.workgroup.max(fewest));
         // They are shared like partial sums.
-        let few = threads(most, channels, self.profile.tuning.channels_first_vec4s);
-        let threads = match channels > u64::from(few) * TIER {
-            true => most,
-            false => few,
-        };
-        Error::check_limit(
-            "a group",
-            "channels whose sums a workgroup adds up",
-            channels,
-            u64::from(threads) * MOST_CHANNELS,
-        )?;
-        let workgroup_size = match threads {
-            1 => self.workgroup(PACK_WORKGROUP),
-            _ => most,
-        };
+        let (threads, workgroup_size) = self.share_sums(most, channels, TIER);
+        let limit = "channels whose sums a workgroup adds up";
+        let available = u64::from(threads) * MOST_CHANNELS;
+        Error::check_limit("a group", limit, channels, available)?;
         let vec4s = div_ceil(u64::from(groups.count), 4);
-        let workgroups = self
-            .profile
-            .workgroups(div_ceil(vec4s, u64::from(workgroup_size / threads)))?;
+        let tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
+        let workgroups = self.profile.workgroups(tiles)?;
         let mut bindings = Vec::new();
         if self.body.statistics().is_empty() {
             bindings.extend(self.tensors.params().map(Binding::whole));
         }
         bindings.push(Binding::workspace());
-        Ok(self.dispatch(
-            CombineGroups {
-                threads,
-                mixed: groups.mixed.is_some(),
-            },
-            workgroup_size,
-            bindings,
-            &CombineGroupsUniforms {
-                groups: groups.sizes(),
-                grid_width: workgroups[0],
-                stats: stats.first,
-                sums: sums.first,
-                scalars: self.problem.scalars(),
-            },
-            workgroups,
-        ))
+        let mixed = groups.mixed.is_some();
+        let kernel = CombineGroups { threads, mixed };
+        let uniforms = CombineGroupsUniforms {
+            groups: groups.sizes(),
+            grid_width: workgroups[0],
+            stats: stats.first,
+            sums: sums.first,
+            scalars: self.problem.scalars(),
+        };
+        Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
     }
 }

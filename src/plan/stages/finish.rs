@@ -65,6 +65,46 @@ impl Partials {
     pub fn none(channels: u32, region: Region) -> Self {
         Self::plain(region, channels, 0, 0)
     }
+
+    /// The kernel that adds them up, without its threads and what becomes of the sums.
+    fn kernel(&self) -> Finish {
+        Finish {
+            threads: 1,
+            mixed: self.mixed.is_some(),
+            plain: self.repeats * u64::from(self.inner) == 1,
+            paired: self.paired,
+            to_subtotals: false,
+            added: false,
+            from_sums: false,
+            to_sums: false,
+            derive: false,
+        }
+    }
+
+    /// Its uniforms, without the tiles and what becomes of the sums, where a workgroup adds up all of a channel.
+    fn uniforms(&self, derived: &Derived) -> FinishUniforms {
+        let (mixed, result_axes) = self.mixed.unwrap_or_default();
+        FinishUniforms {
+            channels: self.channels,
+            channel_stride: word(self.channel_stride),
+            channel_tiles: 1,
+            partial_count: word(self.count),
+            partial_stride: word(self.partial_stride),
+            subtotal_partials: word(self.count),
+            repeats: word(self.repeats),
+            inner: self.inner,
+            axes: mixed.sizes.into(),
+            result_axes,
+            grid_width: 1,
+            partials: self.region.first,
+            subtotals: 0,
+            means: 0,
+            shards: derived.shards.count,
+            shard: derived.shards.index,
+            count: derived.count as f64,
+            scalars: derived.scalars,
+        }
+    }
 }
 
 /// The most partial sums that an invocation adds up; where there are more, they are first added up to subtotals. In the
@@ -91,13 +131,9 @@ impl Planner<'_> {
 
     /// `count` subtotals of each channel, in whole vec4s.
     pub fn subtotals(&self, region: Region, channels: u32, count: u64) -> Partials {
-        let sums = match self.body.pairs() {
-            true => Partials::paired(region, channels, count),
-            false => Partials::plain(region, channels, count, 0),
-        };
         Partials {
-            partial_stride: self.subtotal_records(channels),
-            ..sums
+            paired: self.body.pairs(),
+            ..Partials::plain(region, channels, count, self.subtotal_records(channels))
         }
     }
 
@@ -105,46 +141,41 @@ impl Planner<'_> {
     /// the partial sums that they leave.
     pub fn add_subtotals(
         &self,
-        partials: Partials,
+        mut partials: Partials,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Unfit> {
         let mut dispatches = Vec::new();
-        let mut partials = partials;
         let threads = u64::from(self.workgroup(self.profile.tuning.workgroup));
         let subtotal_partials = threads * MOST_PARTIALS;
         while partials.count > subtotal_partials {
             let subtotals = div_ceil(partials.count, subtotal_partials);
             let region = workspace.reserve(subtotals * self.subtotal_records(partials.channels))?;
-            let sums = self.subtotals(region, partials.channels, subtotals);
-            dispatches.push(self.add_up_to(
-                &partials,
-                &Target::Subtotals {
-                    partials: subtotal_partials,
-                    at: region,
-                    added: false,
-                },
-            )?);
-            partials = sums;
+            dispatches.push(self.add_to(&partials, subtotal_partials, region, false)?);
+            partials = self.subtotals(region, partials.channels, subtotals);
         }
         Ok((dispatches, partials))
     }
 
-    /// Adds partial sums to `total`, or writes their sum there if it is not `begun`.
+    /// Adds partial sums up to subtotals of `of_each` partial sums of a channel, which are written to a region, or added
+    /// to the subtotals that are there if those are `begun`.
     pub fn add_to(
         &self,
         partials: &Partials,
-        total: Region,
+        of_each: u64,
+        subtotals: Region,
         begun: bool,
     ) -> Result<Dispatch, Unfit> {
-        let added = begun;
-        self.add_up_to(
-            partials,
-            &Target::Subtotals {
-                partials: partials.count,
-                at: total,
-                added,
-            },
-        )
+        let kernel = Finish {
+            to_subtotals: true,
+            added: begun,
+            ..partials.kernel()
+        };
+        let uniforms = FinishUniforms {
+            subtotal_partials: word(of_each),
+            subtotals: subtotals.first,
+            ..partials.uniforms(&Derived::of(0))
+        };
+        self.add_up_by(kernel, uniforms, vec![Binding::workspace()])
     }
 
     /// Adds partial sums up, and derives what follows from the sums: in one dispatch if it can bind all operands, else
@@ -162,128 +193,81 @@ impl Planner<'_> {
             }
         }
         let scratch = if route == Route::Whole { 1 } else { 2 };
-        if route == Route::ToSums || self.profile.binds(operands.len() + scratch) {
-            let target = Target::Channels(derived, &operands, derived.means, route);
-            return Ok(vec![self.add_up_to(partials, &target)?]);
-        }
-        let lines = derived
-            .operands
-            .iter()
-            .zip([derived.means].into_iter().chain(std::iter::repeat(None)));
-        lines
-            .map(|(line, means)| {
-                self.add_up_to(partials, &Target::Channels(derived, line, means, route))
-            })
-            .collect()
+        let at_once = route == Route::ToSums || self.profile.binds(operands.len() + scratch);
+        let all = vec![operands];
+        let lines = if at_once { &all } else { &derived.operands };
+        let means = std::iter::once(derived.means).chain(std::iter::repeat(None));
+        let derive =
+            |(line, means): (&Vec<_>, _)| self.derive(partials, derived, line, means, route);
+        lines.iter().zip(means).map(derive).collect()
     }
 
-    fn add_up_to(&self, partials: &Partials, target: &Target<'_>) -> Result<Dispatch, Unfit> {
-        let most = self.workgroup(self.profile.tuning.workgroup);
-        let none = Partials::none(partials.channels, partials.region);
-        let partials = match target {
-            Target::Channels(.., Route::FromSums) => &none,
-            _ => partials,
-        };
-        let (subtotal_partials, subtotals) = match target {
-            Target::Subtotals { partials, at, .. } => (*partials, at.first),
-            Target::Channels(..) => (partials.count, 0),
-        };
-        // Four partial sums count as a vec4: both are four additions.
-        let threads = threads(
-            most,
-            subtotal_partials,
-            self.profile.tuning.channels_first_vec4s,
-        );
-        // The bound on the partial sums of a subtotal assumes that all invocations share them.
-        let threads = match subtotal_partials > u64::from(threads) * MOST_PARTIALS {
-            true => most,
-            false => threads,
-        };
-        let workgroup_size = match threads {
-            1 => self.workgroup(PACK_WORKGROUP),
-            _ => most,
-        };
-        let vec4s = div_ceil(u64::from(partials.channels), 4);
-        let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
-        let count = div_ceil(partials.count, subtotal_partials).max(1);
-        let workgroups = self.profile.workgroups(channel_tiles * count)?;
+    /// Adds up the sums of channels, and derives these operands from them, and the records for the elementwise pass.
+    fn derive(
+        &self,
+        partials: &Partials,
+        derived: &Derived,
+        operands: &[Requirement],
+        means: Option<Region>,
+        route: Route,
+    ) -> Result<Dispatch, Unfit> {
         let mut bindings = vec![Binding::workspace()];
-        let mut kernel = Finish {
-            threads,
-            mixed: partials.mixed.is_some(),
-            plain: partials.repeats * u64::from(partials.inner) == 1,
-            paired: partials.paired,
-            to_subtotals: false,
-            added: false,
-            from_sums: false,
-            to_sums: false,
-            derive: false,
-        };
-        let none = Derived::of(0);
-        let mut uniforms = (&none, 0);
-        match target {
-            Target::Subtotals { added, .. } => {
-                kernel.to_subtotals = true;
-                kernel.added = *added;
-            }
-            Target::Channels(derived, operands, means, route) => {
-                let results = *route != Route::ToSums;
-                if *route != Route::Whole {
-                    let sums = sums_elements(self.body, partials.channels.into(), derived.shards);
-                    bindings.push(Binding {
-                        tensor: Tensor::Sums,
-                        bytes: 0..sums * self.data.accumulator().size(),
-                        owned: None,
-                    });
-                }
-                if results {
-                    bindings.extend(operands.iter().map(Binding::whole));
-                }
-                kernel.from_sums = *route == Route::FromSums;
-                kernel.to_sums = *route == Route::ToSums;
-                kernel.derive = results && means.is_some();
-                uniforms = (derived, means.map_or(0, |region| region.first));
-            }
+        if route != Route::Whole {
+            let sums = sums_elements(self.body, partials.channels.into(), derived.shards);
+            let bytes = sums * self.data.accumulator().size();
+            bindings.push(Binding::new(Tensor::Sums, 0..bytes));
         }
-        let (derived, means) = uniforms;
-        let (mixed, result_axes) = partials.mixed.unwrap_or_default();
-        Ok(self.dispatch(
-            kernel,
-            workgroup_size,
-            bindings,
-            &FinishUniforms {
-                channels: partials.channels,
-                channel_stride: word(partials.channel_stride),
-                channel_tiles: word(channel_tiles),
-                partial_count: word(partials.count),
-                partial_stride: word(partials.partial_stride),
-                subtotal_partials: word(subtotal_partials),
-                repeats: word(partials.repeats),
-                inner: partials.inner,
-                axes: mixed.sizes.into(),
-                result_axes,
-                grid_width: workgroups[0],
-                partials: partials.region.first,
-                subtotals,
-                means,
-                shards: derived.shards.count,
-                shard: derived.shards.index,
-                count: derived.count as f64,
-                scalars: derived.scalars,
-            },
-            workgroups,
-        ))
+        if route != Route::ToSums {
+            bindings.extend(operands.iter().map(Binding::whole));
+        }
+        let none = Partials::none(partials.channels, partials.region);
+        let from_sums = route == Route::FromSums;
+        let partials = if from_sums { &none } else { partials };
+        let kernel = Finish {
+            from_sums,
+            to_sums: route == Route::ToSums,
+            derive: route != Route::ToSums && means.is_some(),
+            ..partials.kernel()
+        };
+        let uniforms = FinishUniforms {
+            means: means.map_or(0, |region| region.first),
+            ..partials.uniforms(derived)
+        };
+        self.add_up_by(kernel, uniforms, bindings)
     }
-}
 
-/// The sums to which partial sums are added.
-enum Target<'a> {
-    /// Subtotals of `partials` partial sums each, which are written to the workspace, or added to the subtotals there.
-    Subtotals {
-        partials: u64,
-        at: Region,
-        added: bool,
-    },
-    /// The sums of channels and what follows from them, in these operands and for the elementwise pass.
-    Channels(&'a Derived, &'a [Requirement], Option<Region>, Route),
+    /// Adds partial sums up by a kernel, in as many workgroups as that takes.
+    fn add_up_by(
+        &self,
+        kernel: Finish,
+        uniforms: FinishUniforms,
+        bindings: Vec<Binding>,
+    ) -> Result<Dispatch, Unfit> {
+        let of_each = uniforms.subtotal_partials.into();
+        let most = self.workgroup(self.profile.tuning.workgroup);
+        let (threads, workgroup_size) = self.share_sums(most, of_each, MOST_PARTIALS);
+        let vec4s = div_ceil(uniforms.channels.into(), 4);
+        let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
+        let subtotals = div_ceil(uniforms.partial_count.into(), of_each).max(1);
+        let workgroups = self.profile.workgroups(channel_tiles * subtotals)?;
+        let kernel = Finish { threads, ..kernel };
+        let uniforms = FinishUniforms {
+            channel_tiles: word(channel_tiles),
+            grid_width: workgroups[0],
+            ..uniforms
+        };
+        Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
+    }
+
+    /// Invocations that share `count` sums in workgroups of at most `most`, and the workgroup size. Only where all
+    /// invocations share them may one have more than `few` of them.
+    pub fn share_sums(&self, most: u32, count: u64, few: u64) -> (u32, u32) {
+        // Four sums count as a vec4: both are four additions.
+        let threads = threads(most, count, self.profile.tuning.channels_first_vec4s);
+        match threads {
+            _ if count > u64::from(threads) * few => (most, most),
+            1 => (1, self.workgroup(PACK_WORKGROUP)),
+            _ => (threads, most),
+        }
+    }
 }

@@ -50,13 +50,8 @@ impl Planner<'_> {
     ) -> Result<Dispatch, Unfit> {
         let params: Vec<_> = self.tensors.params().copied().collect();
         let known = Known::OfStatistics(of_statistics);
-        self.pack(
-            groups.channels_of_all(),
-            groups.sizes(),
-            &params,
-            stats,
-            known,
-        )
+        let (channels, sizes) = (groups.channels_of_all(), groups.sizes());
+        self.pack(channels, sizes, &params, stats, known)
     }
 
     fn pack(
