@@ -78,8 +78,8 @@ impl ColumnShare {
             range,
             last_vector: self.window.last_vector(self.vector),
             stats: tiles.stats,
-            weights: params.weights(),
-            offsets: params.offsets(),
+            weights: params.weights,
+            offsets: params.offsets,
         }
     }
 }
@@ -170,9 +170,9 @@ impl WalkedColumns<'_> {
         if self.fused {
             bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
         }
-        bindings.extend(params.bindings());
+        bindings.extend(params.bindings.clone());
         let is_summed = step != Step::Apply && tensors.param_grads();
-        if !self.fused || params.weighted() || is_summed {
+        if !self.fused || params.weighted || is_summed {
             bindings.push(Binding::workspace());
         }
         if step != Step::Reduce {
@@ -222,7 +222,7 @@ impl WalkedColumns<'_> {
             batch_statistics: applied && known.means.is_some(),
             scaled: params.scaled,
             offset: params.offset,
-            weighted: params.weighted(),
+            weighted: params.weighted,
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             add_thread_rows: reduced && division.at_once() > 1,

@@ -120,7 +120,7 @@ impl Walk for ColumnsInRegisters<'_> {
             shares_words: over.shares_words(),
             scaled: params.scaled,
             offset: params.offset,
-            weighted: params.weighted(),
+            weighted: params.weighted,
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
         };
@@ -141,8 +141,8 @@ impl Walk for ColumnsInRegisters<'_> {
                     let window = &share.window;
                     let mut bindings: Vec<_> =
                         tensors.inputs.iter().map(|one| window.bind(one)).collect();
-                    bindings.extend(params.bindings());
-                    if params.weighted() {
+                    bindings.extend(params.bindings.clone());
+                    if params.weighted {
                         bindings.push(Binding::workspace());
                     }
                     bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));

@@ -252,7 +252,7 @@ impl Walk for RowsReadTwice<'_> {
             of_samples: split.of_samples,
             scaled: params.scaled,
             offset: params.offset,
-            weighted: params.weighted(),
+            weighted: params.weighted,
             summed: tensors.param_grads(),
             add_thread_rows: split.walk.add_thread_rows && tensors.param_grads(),
             direct: split.direct,
@@ -262,7 +262,7 @@ impl Walk for RowsReadTwice<'_> {
             let kernel = (kernel, rows.workgroup_size);
             planner.over(&windows, kernel, |window, range| {
                 let mut bindings = tensors.reduced(window);
-                bindings.extend(params.bindings());
+                bindings.extend(params.bindings.clone());
                 bindings.push(Binding::workspace());
                 if split.direct {
                     bindings.extend(tensors.result_bindings());
@@ -272,8 +272,8 @@ impl Walk for RowsReadTwice<'_> {
                     column_tiles: word(split.column_tiles),
                     partials_per_row: word(partials_per_row),
                     stats: known.stats.first,
-                    weights: params.weights(),
-                    offsets: params.offsets(),
+                    weights: params.weights,
+                    offsets: params.offsets,
                     row_partials: known.kept.first,
                     partials: region.first,
                     inverse_count: 1.0 / rows.columns.max(1) as f64,
@@ -310,12 +310,12 @@ impl Walk for RowsReadTwice<'_> {
             of_samples: split.of_samples,
             scaled: params.scaled,
             offset: params.offset,
-            weighted: params.weighted(),
+            weighted: params.weighted,
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
         };
         let (read, written) = (&tensors.inputs, &tensors.outputs);
-        let bound = planner.elementwise() + params.bindings().count();
+        let bound = planner.elementwise() + params.bindings.len();
         // Outputs are written one after another where the adapter binds too few buffers for both.
         let at_once = if planner.profile.binds(bound) {
             written.len()
@@ -328,7 +328,7 @@ impl Walk for RowsReadTwice<'_> {
         for written in written.chunks(at_once) {
             let pass = planner.over(&windows, kernel, |window, range| {
                 let mut bindings: Vec<_> = read.iter().map(|tensor| window.bind(tensor)).collect();
-                bindings.extend(params.bindings());
+                bindings.extend(params.bindings.clone());
                 bindings.push(Binding::workspace());
                 bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
                 let uniforms = RowsApplyUniforms {
@@ -336,8 +336,8 @@ impl Walk for RowsReadTwice<'_> {
                     column_tiles: word(split.column_tiles),
                     stats: known.stats.first,
                     means: known.means.map_or(0, |region| region.first),
-                    weights: params.weights(),
-                    offsets: params.offsets(),
+                    weights: params.weights,
+                    offsets: params.offsets,
                 };
                 (bindings, uniforms)
             })?;
