@@ -271,11 +271,9 @@ impl Axes {
     /// The number of samples or rows that follow one another in memory, each with statistics of its own; 1 if their
     /// elements alternate.
     pub fn separate_lines(&self) -> u64 {
-        match self.0.split_first() {
-            Some((first, _)) if first.reduced => 1,
-            Some((first, rest)) if first.parameter || !rest.iter().any(is_line) => {
-                first.size as u64
-            }
+        match self.0.as_slice() {
+            [first, ..] if first.reduced => 1,
+            [first, rest @ ..] if first.parameter || !rest.iter().any(is_line) => first.size as u64,
             _ => 1,
         }
     }
@@ -297,15 +295,10 @@ impl Axes {
     /// The number of neighbouring rows that share parameters, if the elements are rows and each sample has parameters of
     /// its own.
     pub fn rows_of_a_sample(&self) -> Option<u64> {
-        let is_sample = |axis: &Axis| !axis.reduced && axis.parameter;
-        let is_row = |axis: &Axis| axis.reduced && axis.parameter;
-        match self.0.as_slice() {
-            [sample, row] if is_sample(sample) && is_row(row) => Some(1),
-            [sample, line, row] if is_sample(sample) && is_line(line) && is_row(row) => {
-                Some(line.size as u64)
-            }
-            _ => None,
-        }
+        let (sample, rows) = self.0.split_first()?;
+        let rows = Self(rows.to_vec());
+        let of_samples = !sample.reduced && sample.parameter && rows.are_rows();
+        of_samples.then(|| rows.lines())
     }
 
     /// The elements by column, if statistics are taken over one axis, which is not the last, along which parameters

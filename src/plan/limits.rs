@@ -17,12 +17,8 @@ pub(super) const MOST_DISPATCHES: u64 = 1 << 15;
 
 /// An error if a plan would have more dispatches than it may.
 pub(super) fn check_dispatches(dispatches: u64) -> Result<(), Error> {
-    Error::check_limit(
-        "a plan (larger windows need fewer: max_window, max_storage_buffer_binding_size)",
-        "number of dispatches",
-        dispatches,
-        MOST_DISPATCHES,
-    )
+    let what = "a plan (larger windows need fewer: max_window, max_storage_buffer_binding_size)";
+    Error::check_limit(what, "number of dispatches", dispatches, MOST_DISPATCHES)
 }
 
 /// An invocation with more vec4s of a plane than this shares it with others, if there are others, whatever the tuning
@@ -85,10 +81,9 @@ impl Profile {
     /// Why they cannot, if they cannot.
     pub(super) fn check_bound(&self, buffers: usize) -> Result<(), Cannot> {
         let allowed = self.max_storage_buffers;
-        check(
-            self.binds(buffers),
-            format_args!("it binds {buffers} storage buffers, the device allows {allowed}"),
-        )
+        let reason =
+            format_args!("it binds {buffers} storage buffers, the device allows {allowed}");
+        check(self.binds(buffers), reason)
     }
 
     /// Whether a tensor is so small that its dispatches take most of the time.
@@ -136,14 +131,10 @@ impl Profile {
         self.cheap_barriers() || walked < LONG_WALK
     }
 
-    /// Invocations that share a plane's chunk: as many as have work there, within a workgroup.
-    pub(super) fn threads_per_plane(
-        &self,
-        workgroup_size: u32,
-        chunk: u64,
-        vector_vec4s: u32,
-    ) -> u32 {
+    /// Invocations that share a plane's chunk: as many as have work there, at least `vec4s` vec4s each, within a
+    /// workgroup.
+    pub(super) fn threads_per_plane(&self, workgroup_size: u32, chunk: u64, vec4s: u32) -> u32 {
         let fewest = self.tuning.channels_first_vec4s.min(MOST_PLANE_VEC4S);
-        threads(workgroup_size, chunk, fewest.max(vector_vec4s))
+        threads(workgroup_size, chunk, fewest.max(vec4s))
     }
 }

@@ -77,12 +77,9 @@ impl Plan {
     pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
         let bindings = self.dispatches.iter().flat_map(|(_, d)| &d.bindings);
         for Binding { tensor, bytes, .. } in bindings {
-            Error::check_limit(
-                format_args!("a binding of {}", tensor.name()),
-                MAX_BINDING,
-                bytes.end.saturating_sub(bytes.start),
-                max_binding,
-            )?;
+            let what = format_args!("a binding of {}", tensor.name());
+            let needed = bytes.end.saturating_sub(bytes.start);
+            Error::check_limit(what, MAX_BINDING, needed, max_binding)?;
         }
         Ok(())
     }
