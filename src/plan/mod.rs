@@ -84,8 +84,8 @@ impl Plan {
         Ok(())
     }
 
-    /// An error if a kernel binds more buffers than the device allows, or an invocation makes more loop iterations than a
-    /// driver may allow.
+    /// An error if a kernel binds more buffers than the device allows, or an invocation makes more loop iterations than
+    /// a driver may allow.
     fn check_limits(&self, max_storage_buffers: u32) -> Result<(), Error> {
         let (mut buffers, mut iterations) = (0, 0);
         for (_, dispatch) in &self.dispatches {

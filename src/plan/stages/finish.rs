@@ -156,8 +156,8 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
-    /// Adds partial sums up to subtotals of `of_each` partial sums of a channel, which are written to a region, or added
-    /// to the subtotals that are there if those are `begun`.
+    /// Adds partial sums up to subtotals of `of_each` partial sums of a channel, which are written to a region, or
+    /// added to the subtotals that are there if those are `begun`.
     pub fn add_to(
         &self,
         partials: &Partials,
