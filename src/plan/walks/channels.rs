@@ -11,6 +11,13 @@ use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::windows::Window;
 
+impl Planner<'_> {
+    /// All tiles in one window, since each may have elements anywhere in src.
+    pub fn uncut(&self, tiles: u64) -> Result<Vec<Window>, Unfit> {
+        self.windows(0..1, tiles, |unit| unit * self.tensors.src.elements)
+    }
+}
+
 /// Channels, of each sample where samples have statistics of their own.
 pub(crate) struct Channels<'a> {
     pub planner: Planner<'a>,
@@ -34,12 +41,7 @@ impl<'a> Channels<'a> {
 impl Channels<'_> {
     /// Why no kernel can do everything in one dispatch, if none can.
     pub fn check_fusible(&self) -> Result<(), Cannot> {
-        let Planner {
-            profile,
-            problem,
-            tensors,
-            ..
-        } = self.planner;
+        let (problem, tensors) = (self.planner.problem, self.planner.tensors);
         let reason = "channels that share statistics or parameters are not side by side";
         check(problem.groups.mixed.is_none(), reason)?;
         let reason = problem.not_fusible();
@@ -49,14 +51,12 @@ impl Channels<'_> {
         if problem.family == Family::Groups && !tensors.results.is_empty() {
             bound = bound - tensors.results.len() + 1;
         }
-        profile.check_bound(bound)
+        self.planner.profile.check_bound(bound)
     }
 
     /// The bindings of the elementwise pass in a window.
     pub fn applied(&self, known: &Known, window: &Window) -> Vec<Binding> {
-        let Planner {
-            problem, tensors, ..
-        } = self.planner;
+        let (problem, tensors) = (self.planner.problem, self.planner.tensors);
         // A gradient that treats statistics as constants reads src only for the activation.
         let by_constants = problem.body.is_gradient() && known.means.is_none();
         let skips_src = by_constants && !problem.epilogue.is_recomputed();

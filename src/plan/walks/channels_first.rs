@@ -18,6 +18,7 @@ use std::ops::Range;
 
 /// How a grid's planes lie in vectors.
 pub(crate) struct PlaneAlignment {
+    pub vector_vec4s: u32,
     /// Every plane begins at a vector, or at a vec4.
     pub vector_aligned: bool,
     pub vec4_aligned: bool,
@@ -31,6 +32,7 @@ impl PlaneAlignment {
     pub fn of(grid: &Grid, vector_vec4s: u32) -> Self {
         let vector = 4 * vector_vec4s;
         Self {
+            vector_vec4s,
             vector_aligned: grid.inner.is_multiple_of(vector),
             vec4_aligned: grid.inner.is_multiple_of(4),
             narrow: grid.inner < 4,
@@ -39,8 +41,8 @@ impl PlaneAlignment {
     }
 
     /// The most vectors in which some neighbouring elements of a plane lie.
-    pub fn vectors_of(&self, elements: u64, vector_vec4s: u32) -> u64 {
-        let vector = 4 * u64::from(vector_vec4s);
+    pub fn vectors_of(&self, elements: u64) -> u64 {
+        let vector = 4 * u64::from(self.vector_vec4s);
         let before = if self.vector_aligned { 0 } else { vector - 1 };
         div_ceil(before + elements, vector)
     }
@@ -55,9 +57,25 @@ struct Tiles {
 }
 
 impl Tiles {
+    /// Tiles of so many planes, or of one that is cut into about `chunks` chunks, each a multiple of 64 elements.
+    fn new(planes: u64, inner: u64, chunks: u64) -> Self {
+        let chunk = div_ceil(inner, chunks).next_multiple_of(64);
+        Self {
+            planes,
+            chunk: chunk.min(inner),
+            chunks: div_ceil(inner, chunk),
+        }
+    }
+
     /// Tiles in a channel.
     fn of_a_channel(&self, grid: &Grid) -> u64 {
         div_ceil(u64::from(grid.outer).max(1), self.planes) * self.chunks
+    }
+
+    /// The first element of a tile, of so many planes of `inner` elements.
+    fn start(&self, tile: u64, planes: u64, inner: u64) -> u64 {
+        let plane = (tile / self.chunks * self.planes).min(planes);
+        plane * inner + tile % self.chunks * self.chunk
     }
 
     /// The uniforms that describe the tiles to both kernels.
@@ -83,20 +101,21 @@ impl Tiles {
 
 /// A walk over planes, each the consecutive elements of one channel at one outer index.
 pub(crate) struct Planes<'a> {
-    pub over: Channels<'a>,
+    over: Channels<'a>,
     /// Whether the reduction may write diff_src, too: then every vector belongs to one plane, even in a half that does
     /// not write, so that sums agree to the bit.
-    pub one_pass: bool,
+    one_pass: bool,
+    workgroup_size: u32,
+    /// The alignment to the vectors of the reduction.
+    alignment: PlaneAlignment,
 }
 
 impl<'a> Planes<'a> {
     pub fn new(planner: Planner<'a>) -> Self {
         let over = Channels::new(planner);
         let has_vec4s = over.layout.grid.inner.is_multiple_of(4);
-        Self {
-            one_pass: has_vec4s && planner.problem.needs_no_sums(planner.tensors),
-            over,
-        }
+        let one_pass = has_vec4s && planner.problem.needs_no_sums(planner.tensors);
+        Self::by(over, one_pass)
     }
 
     /// The walk over rows, or groups that are rows, as channels, for their statistics.
@@ -106,9 +125,21 @@ impl<'a> Planes<'a> {
             layout: Layout::from(planner.problem.axes.by_row()),
             samples: None,
         };
+        Self::by(over, false)
+    }
+
+    fn by(over: Channels<'a>, one_pass: bool) -> Self {
+        let (planner, grid) = (&over.planner, &over.layout.grid);
+        let vector_vec4s = if one_pass && !grid.inner.is_multiple_of(8) {
+            1
+        } else {
+            planner.vector_of_planes(grid)
+        };
         Self {
+            one_pass,
+            workgroup_size: planner.workgroup(planner.profile.tuning.workgroup),
+            alignment: PlaneAlignment::of(grid, vector_vec4s),
             over,
-            one_pass: false,
         }
     }
 }
@@ -116,8 +147,8 @@ impl<'a> Planes<'a> {
 impl Planes<'_> {
     /// Splits of a channel's reduction: enough to keep the adapter busy, no split too small, no more partial
     /// sums than there is room for, no tile larger than a window may be, and no invocation adding too many numbers in a
-    /// row.
-    fn split_planes(&self, workgroup_size: u32, vector_vec4s: u32) -> Tiles {
+    /// row. And the invocations that share a plane's chunk.
+    fn split_planes(&self) -> (Tiles, u32) {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let tuning = &planner.profile.tuning;
         let grid = &layout.grid;
@@ -127,8 +158,11 @@ impl Planes<'_> {
         let channels = u64::from(grid.channels).max(1);
         let sample = channels * inner;
         // With general axes a channel's planes may lie anywhere.
-        let apart = if layout.general.is_none() { sample } else { 0 };
-        let room = (self.over.planner.partial_records(channels) / channels).max(1);
+        let (apart, mut window) = match layout.general {
+            Some(_) => (0, u64::MAX),
+            None => (sample, planner.profile.most_between_cuts(grid.elements())),
+        };
+        let room = (planner.partial_records(channels) / channels).max(1);
         // Planes are cut alike.
         let room = if room > outer {
             room / outer * outer
@@ -138,67 +172,39 @@ impl Planes<'_> {
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), channels)
             .min(div_ceil(count, u64::from(tuning.tile)));
         let blocks = div_ceil(outer, planner.most_apart(apart)).min(outer);
-        let mut window = match layout.general {
-            Some(_) => u64::MAX,
-            None => planner.profile.most_between_cuts(grid.elements()),
-        };
         let mut splits = wanted.max(blocks).min(room).max(1);
+        // At least `splits` tiles in a channel, each of which fits a window.
+        let cut = |splits: u64, window: u64| {
+            let planes = div_ceil(outer, splits).min((window / sample).max(1));
+            let chunks = div_ceil(inner, window).max(div_ceil(splits, outer));
+            Tiles::new(planes, inner, chunks)
+        };
         // Larger windows than usual, where they have room for fewer partial sums.
-        if self
-            .tiles_of_planes(grid, splits, window)
-            .of_a_channel(grid)
-            > room
-        {
+        if cut(splits, window).of_a_channel(grid) > room {
             window = window.max(planner.profile.held_unit());
         }
         loop {
-            let tiles = self.tiles_of_planes(grid, splits, window);
-            let (_, adds) = self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
+            let tiles = cut(splits, window);
+            let (threads_per_plane, adds) = self.threads_and_adds(&tiles);
             let smallest = tiles.planes == 1 && tiles.chunk <= 64;
             if adds <= MAX_SEQUENTIAL || smallest {
-                return tiles;
+                return (tiles, threads_per_plane);
             }
             splits = tiles.of_a_channel(grid) * div_ceil(adds, MAX_SEQUENTIAL).max(2);
         }
     }
 
-    /// At least `splits` tiles in a channel, each of which fits a window.
-    fn tiles_of_planes(&self, grid: &Grid, splits: u64, window: u64) -> Tiles {
-        let outer = u64::from(grid.outer).max(1);
-        let inner = u64::from(grid.inner).max(1);
-        let sample = u64::from(grid.channels).max(1) * inner;
-        let planes = div_ceil(outer, splits).min((window / sample).max(1));
-        let of_a_plane = div_ceil(inner, window).max(div_ceil(splits, outer));
-        if planes > 1 || of_a_plane == 1 {
-            return Tiles {
-                planes,
-                chunk: inner,
-                chunks: 1,
-            };
-        }
-        self.chunk_plane(inner, of_a_plane)
-    }
-
     /// The number of invocations that share a plane's chunk, and of numbers that an accumulator then adds: as few
     /// invocations as the tuning wants, unless another number is needed to bound the additions.
-    fn threads_and_adds(
-        &self,
-        grid: &Grid,
-        tiles: &Tiles,
-        workgroup_size: u32,
-        vector_vec4s: u32,
-    ) -> (u32, u64) {
-        let alignment = PlaneAlignment::of(grid, vector_vec4s);
-        let vectors = alignment.vectors_of(tiles.chunk, vector_vec4s);
+    fn threads_and_adds(&self, tiles: &Tiles) -> (u32, u64) {
+        let (workgroup_size, vector_vec4s) = (self.workgroup_size, self.alignment.vector_vec4s);
+        let vectors = self.alignment.vectors_of(tiles.chunk);
         let adds = |threads_per_plane: u32| {
             let planes = div_ceil(tiles.planes, u64::from(workgroup_size / threads_per_plane));
             planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)
         };
-        let tuned =
-            self.over
-                .planner
-                .profile
-                .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        let profile = self.over.planner.profile;
+        let tuned = profile.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         if adds(tuned) <= MAX_SEQUENTIAL {
             return (tuned, adds(tuned));
         }
@@ -207,16 +213,6 @@ impl Planes<'_> {
             .min_by_key(|&threads_per_plane| adds(threads_per_plane))
             .unwrap_or(tuned);
         (fewest, adds(fewest))
-    }
-
-    /// Cuts a plane into about `chunks` chunks, each a multiple of 64 elements.
-    fn chunk_plane(&self, inner: u64, chunks: u64) -> Tiles {
-        let chunk = div_ceil(inner, chunks).next_multiple_of(64);
-        Tiles {
-            planes: 1,
-            chunk: chunk.min(inner),
-            chunks: div_ceil(inner, chunk),
-        }
     }
 }
 
@@ -227,46 +223,37 @@ impl Walk for Planes<'_> {
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let grid = &layout.grid;
-        let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
-        let vector_vec4s = if self.one_pass && !grid.inner.is_multiple_of(8) {
-            1
-        } else {
-            planner.vector_of_planes(grid)
-        };
-        let tiles = self.split_planes(workgroup_size, vector_vec4s);
-        let (threads_per_plane, _) =
-            self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
+        let (grid, alignment) = (&layout.grid, &self.alignment);
+        let (tiles, threads_per_plane) = self.split_planes();
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
         let all = tiles.of_a_channel(grid);
         // Between two cuts: some outer indices, or if that is one, a single tile. With general axes neither is
         // in one piece.
-        let (unit_tiles, units) = match tiles.planes {
-            _ if layout.general.is_some() => (all * channels, 1),
-            1 => (1, grid.planes() * tiles.chunks),
-            _ => (channels, all),
+        let (unit_tiles, pieces, piece) = match tiles.planes {
+            1 => (1, grid.planes(), inner),
+            _ => (channels, u64::from(grid.outer), channels * inner),
         };
-        let start = |unit: u64| match tiles.planes {
-            _ if layout.general.is_some() => unit * grid.elements(),
-            1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
-            planes => (unit * planes).min(u64::from(grid.outer)) * channels * inner,
-        };
-        let alignment = PlaneAlignment::of(grid, vector_vec4s);
-        let of_a_plane = alignment.vectors_of(tiles.chunk, vector_vec4s);
+        let units = div_ceil(pieces, tiles.planes) * tiles.chunks;
         let kernel = ChannelsFirstReduce {
-            vector_vec4s,
-            block_vectors: planner
-                .body
-                .block_vectors(div_ceil(of_a_plane, threads_per_plane.into())),
+            vector_vec4s: alignment.vector_vec4s,
+            block_vectors: planner.body.block_vectors(div_ceil(
+                alignment.vectors_of(tiles.chunk),
+                threads_per_plane.into(),
+            )),
             general: layout.general.is_some(),
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
-            let windows = planner.windows(units, unit_tiles, start)?;
-            planner.over(&windows, (kernel, workgroup_size), |window, range| {
+            let windows = match layout.general {
+                Some(_) => planner.uncut(all * channels)?,
+                None => {
+                    planner.windows(units, unit_tiles, |unit| tiles.start(unit, pieces, piece))?
+                }
+            };
+            planner.over(&windows, (kernel, self.workgroup_size), |window, range| {
                 let mut bindings = planner.tensors.reduced(window);
                 bindings.push(Binding::workspace());
                 let uniforms = ChannelsFirstReduceUniforms {
@@ -295,35 +282,21 @@ impl Walk for Planes<'_> {
             return self.over.apply_with_mask(known);
         }
         let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let grid = &layout.grid;
-        let workgroup_size = planner.workgroup(planner.profile.tuning.workgroup);
+        let (profile, grid, workgroup_size) = (planner.profile, &layout.grid, self.workgroup_size);
         let inner = u64::from(grid.inner).max(1);
-        let vector_vec4s = planner.vector_of_planes(grid);
+        let alignment = PlaneAlignment::of(grid, planner.vector_of_planes(grid));
+        let vector_vec4s = alignment.vector_vec4s;
         // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
-        let target = u64::from(planner.profile.tuning.tile)
-            .min(planner.profile.most_between_cuts(grid.elements()))
+        let target = u64::from(profile.tuning.tile)
+            .min(profile.most_between_cuts(grid.elements()))
             .min(8192 * u64::from(workgroup_size))
             .max(64);
-        let tiles = if inner > target {
-            self.chunk_plane(inner, div_ceil(inner, target))
-        } else {
-            Tiles {
-                planes: (target / inner).min(4096 * u64::from(workgroup_size)),
-                chunk: inner,
-                chunks: 1,
-            }
-        };
+        let tile_planes = (target / inner).clamp(1, 4096 * u64::from(workgroup_size));
+        let tiles = Tiles::new(tile_planes, inner, div_ceil(inner, target));
         let threads_per_plane =
-            planner
-                .profile
-                .threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+            profile.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         let planes = grid.planes();
         let units = div_ceil(planes, tiles.planes) * tiles.chunks;
-        let start = |unit: u64| {
-            let plane = (unit / tiles.chunks * tiles.planes).min(planes);
-            plane * inner + (unit % tiles.chunks) * tiles.chunk
-        };
-        let alignment = PlaneAlignment::of(grid, vector_vec4s);
         let kernel = ChannelsFirstApply {
             vector_vec4s,
             general: layout.general.is_some(),
@@ -333,7 +306,7 @@ impl Walk for Planes<'_> {
             whole: alignment.whole,
             batch_statistics: known.means.is_some(),
         };
-        let windows = planner.windows(0..units, 1, start)?;
+        let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;
         planner.over(&windows, (kernel, workgroup_size), |window, range| {
             let uniforms = ChannelsFirstApplyUniforms {
                 planes: word(planes),
@@ -363,8 +336,10 @@ mod tests {
             let norm = Norm::batch(DataFormat::Ncx);
             let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
             with_planner(profile, &operation, |planner| {
-                let walk = Planes::new(planner);
-                walk.split_planes(8, 1).planes
+                let mut walk = Planes::new(planner);
+                walk.workgroup_size = 8;
+                walk.alignment = PlaneAlignment::of(&walk.over.layout.grid, 1);
+                walk.split_planes().0.planes
             })
         };
         assert_eq!(planes(&software, 32, 256, 196), 16);

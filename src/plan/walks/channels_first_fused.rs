@@ -15,6 +15,9 @@ use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
 
+/// The most elements of a tensor that is bound at once although it is not small.
+const MOST_AT_ONCE: u64 = 1 << 24;
+
 /// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
     workgroup_size: u32,
@@ -52,16 +55,15 @@ impl Blocks<'_> {
         let (planner, grid, group_channels) = (&self.planner, &self.grid, self.group_channels);
         let tuning = &planner.profile.tuning;
         let widest = planner.workgroup(tuning.fused_workgroup);
-        let vector = 4 * vector_vec4s;
+        let (vector, inner) = (4 * vector_vec4s, u64::from(grid.inner));
         // As many invocations to a plane as it has vectors, so that short planes share a workgroup.
-        let threads_per_plane =
-            planner
-                .profile
-                .threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
-        let aligned = grid.inner.is_multiple_of(vector);
+        let threads_per_plane = planner
+            .profile
+            .threads_per_plane(widest, inner, vector_vec4s);
         // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
         let whole = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2()));
         let of_groups = planner.body.of_groups;
+        let turns = grid.inner.is_multiple_of(vector) && !of_groups;
         let fewest = match of_groups {
             // Channels that fill vectors are a power of two.
             true => {
@@ -74,23 +76,19 @@ impl Blocks<'_> {
             let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
             // No more channels than there are invocations, but at least the fewest.
             let channels = (side / fewest).max(1) * fewest;
-            let fits = |channels, most| channels * grid.count() <= u64::from(most);
-            let whole = fits(channels, tuning.fused_block);
+            let fits = |channels| channels * grid.count() <= u64::from(tuning.fused_block);
+            let whole = fits(channels);
             Block {
                 workgroup_size,
                 vector_vec4s,
                 channels,
                 threads_per_plane,
                 planes_at_once,
-                in_turns: aligned && !whole && !of_groups,
-                cached: whole
-                    || (aligned
-                        && !of_groups
-                        && planner.profile.cheap_barriers()
-                        && fits(side, tuning.fused_block)),
+                in_turns: turns && !whole,
+                cached: whole || (turns && planner.profile.cheap_barriers() && fits(side)),
                 adds: div_ceil(u64::from(grid.outer), u64::from(planes_at_once))
                     * u64::from(vector_vec4s)
-                    * div_ceil(u64::from(grid.inner), u64::from(vector * threads_per_plane)),
+                    * div_ceil(inner, u64::from(vector * threads_per_plane)),
             }
         };
         // Teams are added to a channel only until the tile suits: each doubling deepens its tree of sums. With no more
@@ -188,19 +186,14 @@ impl Blocks<'_> {
         let is_small = self.planner.profile.is_small(grid.elements());
         let small = grid.inner >= 4 && is_small;
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
+        // A tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which is
+        // bound at once, is far below the binding limit.
+        let sample = u64::from(grid.channels) * u64::from(grid.inner);
+        let few = u64::from(grid.outer) <= self.planner.most_apart(sample);
         (small || lone || grid.has_planes())
-            && (small || grid.outer == 1 || self.bound_at_once())
+            && (small || grid.outer == 1 || (few && grid.elements() <= MOST_AT_ONCE))
             && self.suits(block)
             && (self.fills(block) || is_small)
-    }
-
-    /// Whether a tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which
-    /// is bound at once, is far below the binding limit.
-    fn bound_at_once(&self) -> bool {
-        const MOST: u64 = 1 << 24;
-        let grid = &self.grid;
-        let sample = u64::from(grid.channels) * u64::from(grid.inner);
-        u64::from(grid.outer) <= self.planner.most_apart(sample) && grid.elements() <= MOST
     }
 }
 
@@ -250,21 +243,11 @@ impl Walk for PlanesFused<'_> {
         let keeps_sums = self.kept_records() > 0;
         let mut bound = planner.tensors.bound_at_once();
         bound.retain(|tensor| !is_grouped || !planner.tensors.results.contains(tensor));
-        let blocks = block.count(grid);
-        // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.
-        let (units, unit_blocks) = if grid.outer == 1 {
-            (blocks, 1)
-        } else {
-            (1, blocks)
-        };
-        let unit_elements = unit_blocks * block.channels * u64::from(grid.inner);
-        let start = |unit: u64| match grid.outer {
-            1 => (unit * unit_elements).min(grid.elements()),
-            _ => unit * grid.elements(),
-        };
         let alignment = PlaneAlignment::of(grid, block.vector_vec4s);
-        let of_a_plane = alignment.vectors_of(grid.inner.into(), block.vector_vec4s);
-        let vectors = div_ceil(of_a_plane, block.threads_per_plane.into());
+        let vectors = div_ceil(
+            alignment.vectors_of(grid.inner.into()),
+            block.threads_per_plane.into(),
+        );
         let kernel = ChannelsFirstFused {
             vector_vec4s: block.vector_vec4s,
             block_vectors: planner.body.block_vectors(vectors),
@@ -274,7 +257,13 @@ impl Walk for PlanesFused<'_> {
             whole: alignment.whole,
             in_turns: block.in_turns,
         };
-        let windows = planner.windows(0..units, unit_blocks, start)?;
+        // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.
+        let elements = block.channels * u64::from(grid.inner);
+        let start = |tile: u64| (tile * elements).min(grid.elements());
+        let windows = match grid.outer {
+            1 => planner.windows(0..block.count(grid), 1, start)?,
+            _ => planner.uncut(block.count(grid))?,
+        };
         let kernel = (kernel, block.workgroup_size);
         let dispatches = planner.over(&windows, kernel, |window, range| {
             let bind = |tensor: &Requirement| match tensor.tensor {
