@@ -6,7 +6,7 @@ use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
     ColumnTiles, TileRange,
 };
-use crate::plan::axes::{Grid, LONE_PLANE, Layout};
+use crate::plan::axes::LONE_PLANE;
 use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::{
     Cannot, MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches,
@@ -25,7 +25,7 @@ const MAX_VEC4S: u32 = 16;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, as many as make it whole vectors and wide enough
 /// for a workgroup, or all there are.
-struct Columns {
+struct ChannelRows {
     repeats: u64,
     width_vectors: u64,
     rows: u64,
@@ -35,17 +35,96 @@ struct Columns {
     channels: u32,
     /// Whether the rows of all batches follow each other.
     in_one_piece: bool,
+    /// Whether the last row is complete.
+    complete: bool,
+    /// Whether the tensor ends with a vector.
+    whole: bool,
+    workgroup_size: u32,
     threads_per_row: u64,
     /// Vec4s in a vector.
     vector_vec4s: u64,
     /// Vectors of a row that an invocation owns.
     column_vectors: u64,
+    /// The most vectors of a row that are never cut apart.
+    segment: u64,
 }
 
-impl Columns {
+impl ChannelRows {
+    fn new(over: &Channels<'_>) -> Self {
+        let (planner, layout) = (&over.planner, &over.layout);
+        let tuning = &planner.profile.tuning;
+        let workgroup_size = planner.workgroup(tuning.workgroup);
+        let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
+        let threads_per_row = 1u64 << threads_per_row.ilog2(); // a power of two, as the kernels' trees of sums need it
+        let (mut grid, mut batches, mut in_one_piece) = (layout.grid, 1, true);
+        if let Some(general) = &layout.general {
+            let channels = general.width.max(1);
+            batches = u64::from(grid.channels / channels);
+            grid.channels = channels;
+            in_one_piece = general.batches_in_one_piece();
+        }
+        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
+        let together = if in_one_piece {
+            grid.elements()
+        } else {
+            outer_elements
+        };
+        let vector_vec4s = u64::from(planner.vector_vec4s(together));
+        // The same number of elements side by side whatever a vector holds, where other invocations can do other rows.
+        let threads_per_row = match threads_per_row < u64::from(workgroup_size) {
+            true => (threads_per_row / vector_vec4s).max(1),
+            false => threads_per_row,
+        };
+        let vector = 4 * vector_vec4s;
+        let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
+        let vectors = outer_elements * whole_vectors / vector;
+        // Rows wide enough that all invocations have work, and, if registers allow, equal work; no wider than the
+        // tensor, which may end inside the last vector.
+        let most_owned = most_vectors(tuning.channels_last_vec4s.min(MAX_VEC4S), vector_vec4s);
+        let outer = u64::from(grid.outer).max(1);
+        let most =
+            div_ceil(outer, whole_vectors).min((threads_per_row * most_owned / vectors).max(1));
+        let busy = |repeats: u64| {
+            let width = vectors * repeats;
+            width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
+        };
+        let busier = |best, more| if busy(more) > busy(best) { more } else { best };
+        // The next batch begins after a batch's last row. Rows in several pieces are as long as those.
+        let fits = |more: &u64| {
+            in_one_piece && (batches == 1 || outer.is_multiple_of(whole_vectors * more))
+        };
+        let all = (1..=most.min(threads_per_row)).filter(fits);
+        let repeats = (whole_vectors * all.fold(1, busier)).min(outer);
+        let width_vectors = div_ceil(outer_elements * repeats, vector);
+        // A row's vectors are divided among invocations: first one for each, then several.
+        let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
+        let tiles = div_ceil(width_vectors, threads_per_row * most_owned);
+        let elements = layout.grid.elements();
+        Self {
+            repeats,
+            width_vectors,
+            rows: div_ceil(grid.elements(), outer_elements * repeats),
+            batches,
+            channels: grid.channels,
+            in_one_piece,
+            complete: elements.is_multiple_of(vector * width_vectors),
+            whole: elements.is_multiple_of(vector),
+            workgroup_size,
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: div_ceil(width_vectors, threads_per_row * tiles),
+            segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
+        }
+    }
+
     /// Vectors of a row that a workgroup owns.
     fn tile(&self) -> u64 {
         self.threads_per_row * self.column_vectors
+    }
+
+    /// Tiles in a row.
+    fn column_tiles(&self) -> u64 {
+        div_ceil(self.width_vectors, self.tile())
     }
 
     /// Elements in a vector.
@@ -58,54 +137,86 @@ impl Columns {
         self.vector() * self.width_vectors
     }
 
-    /// Columns of all batches; a split has a record for each.
-    fn all(&self) -> u64 {
-        self.batches * self.width()
-    }
-
-    /// Whether the last row is complete.
-    fn complete(&self, layout: &Layout) -> bool {
-        layout.grid.elements().is_multiple_of(self.width())
-    }
-
-    /// Whether the tensor ends with a vector.
-    fn whole(&self, layout: &Layout) -> bool {
-        layout.grid.elements().is_multiple_of(self.vector())
+    /// Invocations of a workgroup that own the same columns.
+    fn thread_rows(&self) -> u64 {
+        u64::from(self.workgroup_size) / self.threads_per_row
     }
 }
 
 /// How the channels-last reduction is split.
-struct SplitColumns {
-    columns: Columns,
-    workgroup_size: u32,
-    /// Invocations of a workgroup that own the same columns.
-    thread_rows: u64,
+struct Split {
     tile_rows: u64,
     by_channel: bool,
     paired: bool,
     rounds: Rounds,
 }
 
-impl SplitColumns {
-    fn partials(&self, layout: &Layout, region: Region, splits: u64) -> Partials {
-        let grid = &layout.grid;
+impl Split {
+    /// Enough splits to keep the adapter busy, none too small, no more partial sums than there is room for, no tile of
+    /// rows larger than a window may be, and no invocation adding too many numbers in a row.
+    fn new(over: &Channels<'_>, columns: &ChannelRows) -> Self {
+        let (planner, layout) = (&over.planner, &over.layout);
+        let (profile, grid) = (planner.profile, &layout.grid);
+        let of_channel = columns.repeats * u64::from(grid.inner);
+        // A workgroup adds up the columns of a channel before it writes them: with few channels there would be far more
+        // partial sums than workgroups to add them up. It does so only where it has barriers anyway: on a software
+        // driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the
+        // whole gradient).
+        let by_channel = columns.width_vectors <= columns.tile().min(columns.segment)
+            && columns.width_vectors * columns.vector_vec4s <= u64::from(columns.workgroup_size)
+            && columns.thread_rows() > 1
+            && (2..=MAX_SEQUENTIAL).contains(&of_channel);
+        let paired = planner.body.pairs() && of_channel == 1;
         let channels = u64::from(grid.channels);
-        match (self.by_channel, self.paired) {
-            (true, _) => Partials::plain(region, grid.channels, splits, channels),
-            (_, true) => Partials::paired(region, grid.channels, splits),
-            (false, false) => Partials {
-                paired: false,
-                region,
-                channels: grid.channels,
-                channel_stride: u64::from(grid.inner),
-                count: splits * self.columns.repeats * u64::from(grid.inner),
-                partial_stride: self.columns.all(),
-                repeats: self.columns.repeats,
-                inner: grid.inner,
-                mixed: None,
-            },
+        let records = match (by_channel, paired) {
+            (true, _) => channels,
+            // The last row's last vector may end after the channels.
+            (_, true) => channels.max(columns.width()) / 2,
+            (false, false) => columns.batches * columns.width(),
+        };
+        let column_tiles = columns.batches * columns.column_tiles();
+        let tile_elements = columns.vector() * columns.tile() * columns.rows;
+        let room = planner.partial_records(channels);
+        let held = |unit: u64| match columns.in_one_piece {
+            false => u64::MAX,
+            true => (unit / columns.width()).max(1),
+        };
+        let splits = div_ceil(busy_workgroups(planner), column_tiles)
+            .min(div_ceil(tile_elements, u64::from(profile.tuning.tile)))
+            .min((room / records.max(1)).max(1))
+            .max(div_ceil(
+                columns.rows,
+                columns.thread_rows() * MAX_SEQUENTIAL,
+            ))
+            .max(1);
+        let tile_rows = div_ceil(columns.rows, splits);
+        // Larger windows than usual, where they have room for fewer partial sums.
+        let mut unit = profile.most_between_cuts(grid.elements());
+        if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
+            unit = profile.held_unit();
+        }
+        let tile_rows = tile_rows.min(held(unit)).max(1);
+        let splits = div_ceil(columns.rows, tile_rows);
+        let room = layout.general.map_or(room, |_| u64::MAX);
+        Self {
+            tile_rows,
+            by_channel,
+            paired,
+            rounds: Rounds::new(
+                splits,
+                records,
+                planner.subtotal_records(grid.channels),
+                room,
+            ),
         }
     }
+}
+
+/// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Compared
+/// with small elements, partial sums and the coefficients that each workgroup loads weigh more.
+fn busy_workgroups(planner: &Planner<'_>) -> u64 {
+    let all = u64::from(planner.profile.tuning.busy_workgroups);
+    (all * planner.data.size() / 8).max(all.min(64)).max(1)
 }
 
 /// A dispatch's tiles: all columns of some tiles of rows, or some columns of one row.
@@ -121,359 +232,114 @@ impl Share for Tiles {
     }
 }
 
-/// Tiles of rows: the number of rows in each, and of tiles.
-#[derive(Clone, Copy)]
-struct Blocks {
-    rows: u64,
-    count: u64,
-}
-
-impl Tiles {
-    /// The uniforms of both kernels.
-    fn uniforms(
-        &self,
-        layout: &Layout,
-        columns: &Columns,
-        blocks: Blocks,
-        range: TileRange,
-        stats: Region,
-    ) -> ColumnTiles {
-        ColumnTiles {
-            channels: layout.grid.channels,
-            row_channels: columns.channels,
-            inner: layout.grid.inner,
-            width_vectors: word(columns.width_vectors),
-            tile_rows: word(blocks.rows),
-            rows: word(columns.rows),
-            threads_per_row: word(columns.threads_per_row),
-            range,
-            column_tiles: word(self.column_tiles),
-            first_vector: word(self.vectors.start),
-            end_vector: word(self.vectors.end),
-            row_tiles: word(blocks.count),
-            stats: stats.first,
-            axes: layout.sizes(),
-        }
-    }
-}
-
 /// A walk over rows of columns.
 pub(crate) struct ChannelsLast<'a> {
     over: Channels<'a>,
+    columns: ChannelRows,
+    split: Split,
 }
 
 impl<'a> ChannelsLast<'a> {
     /// The walk, if there is room for its partial sums.
     pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
-        let walk = Self {
-            over: Channels::new(planner),
-        };
-        let has_room = walk.over.layout.general.is_some()
+        let over = Channels::new(planner);
+        let columns = ChannelRows::new(&over);
+        let split = Split::new(&over, &columns);
+        let has_room = over.layout.general.is_some()
             || !planner.problem.has_sums(planner.tensors)
-            || walk.split_columns().rounds.fit();
+            || split.rounds.fit();
         check(has_room, "its partial sums would outgrow the tensor")?;
-        Ok(walk)
+        Ok(Self {
+            over,
+            columns,
+            split,
+        })
     }
 }
 
 impl ChannelsLast<'_> {
-    fn columns(&self, workgroup_size: u32) -> Columns {
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let threads_per_row = planner
-            .profile
-            .tuning
-            .channels_last_threads
-            .clamp(1, workgroup_size);
-        let threads_per_row = 1u64 << threads_per_row.ilog2(); // a power of two, as the kernels' trees of sums need it
-        // The same number of elements side by side whatever a vector holds, where other invocations can do other rows.
-        let beside = |vector_vec4s: u64| match threads_per_row < u64::from(workgroup_size) {
-            true => (threads_per_row / vector_vec4s).max(1),
-            false => threads_per_row,
+    /// Dispatches over some of the tiles of `tile_rows` rows.
+    fn shares(&self, tile_rows: u64, tiles: Range<u64>) -> Result<Vec<Tiles>, Unfit> {
+        let (planner, layout, columns) = (&self.over.planner, &self.over.layout, &self.columns);
+        let column_tiles = columns.column_tiles();
+        let of_rows = |window: Window| Tiles {
+            vectors: 0..columns.width_vectors,
+            column_tiles,
+            window,
         };
-        let mut grid = layout.grid;
-        let mut batches = 1;
-        if let Some(general) = &layout.general {
-            let width = general.width.max(1);
-            batches = u64::from(grid.channels / width);
-            grid.channels = width;
-            if !general.batches_in_one_piece() {
-                let width = u64::from(width);
-                let vector_vec4s = u64::from(planner.vector_vec4s(width));
-                return Columns {
-                    rows: u64::from(grid.outer),
-                    batches,
-                    channels: grid.channels,
-                    ..self.divide(
-                        width / (4 * vector_vec4s),
-                        vector_vec4s,
-                        beside(vector_vec4s),
-                    )
-                };
-            }
+        let row_tiles = div_ceil(columns.rows, tile_rows).max(1);
+        // Nothing can be cut where the rows of a batch are not in one piece.
+        if !columns.in_one_piece {
+            let windows = planner.uncut(columns.batches * row_tiles * column_tiles)?;
+            return Ok(windows.into_iter().map(of_rows).collect());
         }
-        let vector_vec4s = u64::from(planner.vector_vec4s(grid.elements()));
-        let threads_per_row = beside(vector_vec4s);
-        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
-        let vector = 4 * vector_vec4s;
-        let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
-        let vectors = outer_elements * whole_vectors / vector;
-        // Rows wide enough that all invocations have work, and, if registers allow, equal work; no wider than the
-        // tensor, which may end inside the last vector.
-        let widest = threads_per_row * self.most_column_vectors(vector_vec4s);
-        let most = div_ceil(u64::from(grid.outer).max(1), whole_vectors);
-        let most = most.min((widest / vectors).max(1));
-        let busy = |repeats: u64| {
-            let width = vectors * repeats;
-            width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
-        };
-        let busier = |best, more| if busy(more) > busy(best) { more } else { best };
-        // The next batch begins after a batch's last row.
-        let fits =
-            |more: &u64| batches == 1 || u64::from(grid.outer).is_multiple_of(whole_vectors * more);
-        let all = (1..=most.min(threads_per_row)).filter(fits);
-        let repeats = whole_vectors * all.fold(1, busier);
-        let repeats = repeats.min(u64::from(grid.outer).max(1));
-        let width = outer_elements * repeats;
-        Columns {
-            repeats,
-            rows: div_ceil(grid.elements(), width),
-            batches,
-            channels: grid.channels,
-            in_one_piece: true,
-            ..self.divide(div_ceil(width, vector), vector_vec4s, threads_per_row)
-        }
-    }
-
-    /// The most vectors of a row that an invocation owns.
-    fn most_column_vectors(&self, vector_vec4s: u64) -> u64 {
-        let vec4s = self
-            .over
-            .planner
-            .profile
-            .tuning
-            .channels_last_vec4s
-            .min(MAX_VEC4S);
-        most_vectors(vec4s, vector_vec4s)
-    }
-
-    /// Divides a row's vectors among invocations: first one for each, then several.
-    fn divide(&self, width_vectors: u64, vector_vec4s: u64, threads_per_row: u64) -> Columns {
-        let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
-        let most = self.most_column_vectors(vector_vec4s);
-        let tiles = div_ceil(width_vectors, threads_per_row * most);
-        Columns {
-            repeats: 1,
-            width_vectors,
-            rows: 0,
-            batches: 1,
-            channels: 0,
-            in_one_piece: false,
-            threads_per_row,
-            vector_vec4s,
-            column_vectors: div_ceil(width_vectors, threads_per_row * tiles),
-        }
-    }
-
-    /// The most vectors of a row that are never cut apart.
-    fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
-        (self.over.planner.profile.most_between_cuts(grid.elements()) / columns.vector()).max(1)
-    }
-
-    /// Whether a workgroup adds up the columns of a channel before it writes them: with few channels there would be far
-    /// more partial sums than workgroups to add them up. It does so only where it has barriers anyway: on a software
-    /// driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the whole
-    /// gradient).
-    fn adds_by_channel(&self, columns: &Columns, workgroup_size: u32) -> bool {
-        let layout = &self.over.layout;
-        let of_channel = columns.repeats * u64::from(layout.grid.inner);
-        let workgroup = u64::from(workgroup_size);
-        let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
-        columns.width_vectors <= whole_rows
-            && columns.width_vectors * columns.vector_vec4s <= workgroup
-            && columns.threads_per_row < workgroup
-            && (2..=MAX_SEQUENTIAL).contains(&of_channel)
-    }
-
-    /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Compared
-    /// with small elements, partial sums and the coefficients that each workgroup loads weigh more.
-    fn busy_workgroups(&self) -> u64 {
-        let planner = &self.over.planner;
-        let all = u64::from(planner.profile.tuning.busy_workgroups);
-        (all * planner.data.size() / 8).max(all.min(64)).max(1)
-    }
-
-    /// Dispatches over some of the tiles of `block` rows.
-    fn shares(
-        &self,
-        columns: &Columns,
-        block: u64,
-        blocks: Range<u64>,
-    ) -> Result<Vec<Tiles>, Unfit> {
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let grid = &layout.grid;
-        if layout.general.is_some() {
-            let column_tiles = div_ceil(columns.width_vectors, columns.tile());
-            let row_blocks = div_ceil(columns.rows, block);
-            let all = columns.batches * row_blocks;
-            // Nothing can be cut where the rows of a batch are not in one piece.
-            let (units, unit_tiles) = match columns.in_one_piece {
-                true => (all, column_tiles),
-                false => (1, all * column_tiles),
-            };
-            let start = |unit: u64| match unit == units {
-                true => grid.elements(),
-                false => {
-                    let row = unit / row_blocks.max(1) * columns.rows;
-                    (row + unit % row_blocks.max(1) * block) * columns.width()
-                }
-            };
-            let cut = planner.windows(0..units, unit_tiles, start)?;
-            let shares = cut.into_iter().map(|window| Tiles {
-                vectors: 0..columns.width_vectors,
-                column_tiles,
-                window,
-            });
-            return Ok(shares.collect());
-        }
-        let width = columns.width();
         // Units between two cuts: tiles of whole rows, or segments of a row.
-        let segment = self.segment(&layout.grid, columns);
-        let segments = match block {
-            1 => div_ceil(columns.width_vectors, segment),
+        let segment = columns.segment;
+        let segments = match (tile_rows, layout.general) {
+            (1, None) => div_ceil(columns.width_vectors, segment),
             _ => 1,
         };
         let start = |unit: u64| {
-            let row = (unit / segments * block) * width;
-            (row + unit % segments * segment * columns.vector()).min(grid.elements())
+            let tile = unit / segments;
+            let row = tile / row_tiles * columns.rows + tile % row_tiles * tile_rows;
+            let first = unit % segments * segment;
+            (row * columns.width() + first * columns.vector()).min(layout.grid.elements())
         };
-        let units = blocks.start * segments..blocks.end * segments;
+        // Axes with batches are not split further.
+        let of_a_tile = columns.batches * segments;
+        let units = tiles.start * of_a_tile..tiles.end * of_a_tile;
         if segments > 1 {
             check_dispatches(units.end - units.start)?;
         }
-        let column_tiles = div_ceil(columns.width_vectors, columns.tile());
         let windows = planner.windows(units, column_tiles, start)?;
-        let mut shares = Vec::new();
-        for window in windows {
-            let whole_rows = segments == 1;
-            if whole_rows {
-                shares.push(Tiles {
-                    vectors: 0..columns.width_vectors,
-                    column_tiles,
-                    window,
-                });
-                continue;
-            }
-            for unit in window.units.clone() {
-                let first = unit % segments * segment;
-                let vectors = first..(first + segment).min(columns.width_vectors);
-                let column_tiles = div_ceil(vectors.end - vectors.start, columns.tile());
-                let row = unit / segments;
-                shares.push(Tiles {
-                    vectors,
-                    column_tiles,
-                    window: Window {
-                        tiles: row * column_tiles..(row + 1) * column_tiles,
-                        ..window.clone()
-                    },
-                });
-            }
+        if segments == 1 {
+            return Ok(windows.into_iter().map(of_rows).collect());
         }
-        Ok(shares)
+        let of_a_row = |window: &Window, unit: u64| {
+            let (row, first) = (unit / segments, unit % segments * segment);
+            let vectors = first..(first + segment).min(columns.width_vectors);
+            let column_tiles = div_ceil(vectors.end - vectors.start, columns.tile());
+            let tiles = row * column_tiles..(row + 1) * column_tiles;
+            Tiles {
+                vectors,
+                column_tiles,
+                window: Window {
+                    tiles,
+                    ..window.clone()
+                },
+            }
+        };
+        let units = windows
+            .iter()
+            .flat_map(|window| window.units.clone().map(move |unit| (window, unit)));
+        Ok(units.map(|(window, unit)| of_a_row(window, unit)).collect())
     }
 
-    /// Splits of the channels-last reduction: enough to keep the adapter busy, none too small, no more partial sums
-    /// than there is room for, no tile of rows larger than a window may be, and no invocation adding too many numbers
-    /// in a row.
-    fn split_columns(&self) -> SplitColumns {
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let grid = &layout.grid;
-        let tuning = &planner.profile.tuning;
-        let workgroup_size = planner.workgroup(tuning.workgroup);
-        let columns = self.columns(workgroup_size);
-        let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
-        let by_channel = self.adds_by_channel(&columns, workgroup_size);
-        let paired =
-            planner.body.pairs() && !by_channel && columns.repeats * u64::from(grid.inner) == 1;
-        let channels = u64::from(grid.channels);
-        let records = match (by_channel, paired) {
-            (true, _) => channels,
-            // The last row's last vector may end after the channels.
-            (_, true) => channels.max(columns.width()) / 2,
-            (false, false) => columns.all(),
-        };
-        let subtotal_records = planner.subtotal_records(grid.channels);
-        let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
-        let tile_elements = columns.vector() * columns.tile() * columns.rows;
-        let room = planner.partial_records(channels);
-        let held = |unit: u64| match columns.in_one_piece {
-            false => u64::MAX,
-            true => (unit / columns.width()).max(1),
-        };
-        let splits = div_ceil(self.busy_workgroups(), column_tiles)
-            .min(div_ceil(tile_elements, u64::from(tuning.tile)))
-            .min((room / records.max(1)).max(1))
-            .max(div_ceil(columns.rows, thread_rows * MAX_SEQUENTIAL))
-            .max(1);
-        let tile_rows = div_ceil(columns.rows, splits);
-        // Larger windows than usual, where they have room for fewer partial sums.
-        let mut unit = planner.profile.most_between_cuts(grid.elements());
-        if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
-            unit = planner.profile.held_unit();
-        }
-        let tile_rows = tile_rows.min(held(unit)).max(1);
-        let splits = div_ceil(columns.rows, tile_rows);
-        SplitColumns {
-            columns,
-            workgroup_size,
-            thread_rows,
-            tile_rows,
-            by_channel,
-            paired,
-            rounds: match layout.general {
-                Some(_) => Rounds::new(splits, records, subtotal_records, u64::MAX),
-                None => Rounds::new(splits, records, subtotal_records, room),
-            },
-        }
-    }
-
-    /// The reduction of some splits.
-    fn reduce_some_columns(
+    /// The uniforms of both kernels.
+    fn uniforms(
         &self,
-        split: &SplitColumns,
+        share: &Tiles,
+        tile_rows: u64,
+        range: TileRange,
         stats: Region,
-        region: Region,
-        splits: Range<u64>,
-    ) -> Result<Vec<Dispatch>, Unfit> {
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let columns = &split.columns;
-        let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
-        let kernel = ChannelsLastReduce {
-            column_vectors: word(columns.column_vectors),
-            vector_vec4s: word(columns.vector_vec4s),
-            rows_at_once: word(planner.rows_at_once(loads, columns.column_vectors)),
-            general: layout.general.is_some(),
-            in_one_piece: columns.in_one_piece,
-            complete: columns.complete(layout),
-            whole: columns.whole(layout),
-            add_thread_rows: split.thread_rows > 1,
-            by_channel: split.by_channel,
-            paired: split.paired,
-        };
-        let blocks = Blocks {
-            rows: split.tile_rows,
-            count: split.rounds.splits,
-        };
-        let shares = self.shares(columns, split.tile_rows, splits)?;
-        let kernel = (kernel, split.workgroup_size);
-        planner.over(&shares, kernel, |share, range| {
-            let mut bindings = planner.tensors.reduced(&share.window);
-            bindings.push(Binding::workspace());
-            let uniforms = ChannelsLastReduceUniforms {
-                tiles: share.uniforms(layout, columns, blocks, range, stats),
-                partials: region.first,
-            };
-            (bindings, uniforms)
-        })
+    ) -> ColumnTiles {
+        let (layout, columns) = (&self.over.layout, &self.columns);
+        ColumnTiles {
+            channels: layout.grid.channels,
+            row_channels: columns.channels,
+            inner: layout.grid.inner,
+            width_vectors: word(columns.width_vectors),
+            tile_rows: word(tile_rows),
+            rows: word(columns.rows),
+            threads_per_row: word(columns.threads_per_row),
+            range,
+            column_tiles: word(share.column_tiles),
+            first_vector: word(share.vectors.start),
+            end_vector: word(share.vectors.end),
+            row_tiles: word(div_ceil(columns.rows, tile_rows)),
+            stats: stats.first,
+            axes: layout.sizes(),
+        }
     }
 }
 
@@ -494,13 +360,47 @@ impl Walk for ChannelsLast<'_> {
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let split = self.split_columns();
-        let reduced = self.over.planner.in_rounds(
-            &split.rounds,
-            workspace,
-            |region, splits| self.reduce_some_columns(&split, known.stats, region, splits),
-            |region, splits| split.partials(&self.over.layout, region, splits),
-        )?;
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let (grid, columns, split) = (&layout.grid, &self.columns, &self.split);
+        let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
+        let kernel = ChannelsLastReduce {
+            column_vectors: word(columns.column_vectors),
+            vector_vec4s: word(columns.vector_vec4s),
+            rows_at_once: word(planner.rows_at_once(loads, columns.column_vectors)),
+            general: layout.general.is_some(),
+            in_one_piece: columns.in_one_piece,
+            complete: columns.complete,
+            whole: columns.whole,
+            add_thread_rows: columns.thread_rows() > 1,
+            by_channel: split.by_channel,
+            paired: split.paired,
+        };
+        let reduce = |region: Region, splits: Range<u64>| {
+            let shares = self.shares(split.tile_rows, splits)?;
+            planner.over(&shares, (kernel, columns.workgroup_size), |share, range| {
+                let mut bindings = planner.tensors.reduced(&share.window);
+                bindings.push(Binding::workspace());
+                let uniforms = ChannelsLastReduceUniforms {
+                    tiles: self.uniforms(share, split.tile_rows, range, known.stats),
+                    partials: region.first,
+                };
+                (bindings, uniforms)
+            })
+        };
+        let partials = |region, splits| match (split.by_channel, split.paired) {
+            (true, _) => Partials::plain(region, grid.channels, splits, grid.channels.into()),
+            (_, true) => Partials::paired(region, grid.channels, splits),
+            (false, false) => {
+                let count = splits * columns.repeats * u64::from(grid.inner);
+                Partials {
+                    channel_stride: u64::from(grid.inner),
+                    repeats: columns.repeats,
+                    inner: grid.inner,
+                    ..Partials::plain(region, grid.channels, count, split.rounds.records)
+                }
+            }
+        };
+        let reduced = planner.in_rounds(&split.rounds, workspace, reduce, partials)?;
         Ok(Reduced::of_statistics(reduced))
     }
 
@@ -508,42 +408,34 @@ impl Walk for ChannelsLast<'_> {
         if self.over.writes_mask() {
             return self.over.apply_with_mask(known);
         }
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let tuning = &planner.profile.tuning;
-        let workgroup_size = planner.workgroup(tuning.workgroup);
-        let columns = self.columns(workgroup_size);
+        let (planner, layout, columns) = (&self.over.planner, &self.over.layout, &self.columns);
+        let profile = planner.profile;
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > columns.tile();
         let apart = if cut { columns.width() } else { 0 };
         // The loop iterations that an invocation makes for a row.
         let of_a_row = 1 + columns.column_vectors * (1 + columns.vector_vec4s);
-        let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
         // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
-        let tile = u64::from(tuning.tile);
-        let left = layout.grid.elements() / self.busy_workgroups();
+        let tile = u64::from(profile.tuning.tile);
+        let left = layout.grid.elements() / busy_workgroups(planner);
         let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
-            .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
+            .min(columns.thread_rows() * (MOST_ITERATIONS / 2 / of_a_row))
             .min(planner.most_apart(apart))
-            .min(planner.profile.most_between_cuts(layout.grid.elements()) / columns.width())
+            .min(profile.most_between_cuts(layout.grid.elements()) / columns.width())
             .max(1);
         let kernel = ChannelsLastApply {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
-            complete: columns.complete(layout),
-            whole: columns.whole(layout),
+            complete: columns.complete,
+            whole: columns.whole,
             batch_statistics: known.means.is_some(),
         };
-        let blocks = Blocks {
-            rows: tile_rows,
-            count: div_ceil(columns.rows, tile_rows),
-        };
-        let shares = self.shares(&columns, tile_rows, 0..blocks.count)?;
-        let kernel = (kernel, workgroup_size);
-        planner.over(&shares, kernel, |share, range| {
+        let shares = self.shares(tile_rows, 0..div_ceil(columns.rows, tile_rows))?;
+        planner.over(&shares, (kernel, columns.workgroup_size), |share, range| {
             let uniforms = ChannelsLastApplyUniforms {
-                tiles: share.uniforms(layout, &columns, blocks, range, known.stats),
+                tiles: self.uniforms(share, tile_rows, range, known.stats),
                 means: known.means.map_or(0, |region| region.first),
             };
             (self.over.applied(known, &share.window), uniforms)
@@ -581,10 +473,8 @@ mod tests {
             let problem = Problem::new(&operation);
             let tensors = problem.tensors();
             let planner = Planner::new(&profile, &problem, &tensors);
-            let walk = ChannelsLast {
-                over: Channels::new(planner),
-            };
-            let columns = walk.columns(64);
+            let walk = ChannelsLast::new(planner).ok().unwrap();
+            let (columns, split) = (&walk.columns, &walk.split);
             let width = columns.width();
             assert!(
                 width.is_multiple_of(u64::from(columns.channels)),
@@ -593,18 +483,16 @@ mod tests {
             let sample = columns.rows * width;
             assert_eq!(sample, (shape[1] * shape[2]) as u64, "{shape:?}");
             assert_eq!(columns.batches, shape[0] as u64, "{shape:?}");
-            let split = walk.split_columns();
             let all = 0..split.rounds.splits;
-            let shares = walk.shares(&columns, split.tile_rows, all).unwrap();
+            let shares = walk.shares(split.tile_rows, all).unwrap();
             let mut tile = 0;
             for share in &shares {
                 assert_eq!(share.window.tiles.start, tile);
                 tile = share.window.tiles.end;
             }
-            let column_tiles = div_ceil(columns.width_vectors, columns.tile());
             assert_eq!(
                 tile,
-                columns.batches * split.rounds.splits * column_tiles,
+                columns.batches * split.rounds.splits * columns.column_tiles(),
                 "{shape:?}"
             );
             assert_eq!(shares.len() > 1, tensors.src.bytes() > profile.max_binding);
@@ -649,9 +537,8 @@ mod tests {
             let tensors = problem.tensors();
             let planner = Planner::new(&profile, &problem, &tensors);
             let over = Channels::new(planner);
-            let walk = ChannelsLast { over };
-            let grid = walk.over.layout.grid;
-            let columns = walk.columns(256);
+            let grid = over.layout.grid;
+            let columns = ChannelRows::new(&over);
             let what = format!("{outer}x{channels}x{inner}");
             let rest = columns.rows * columns.width() - grid.elements();
             assert!(rest < columns.width(), "{what}");
