@@ -25,7 +25,23 @@ impl<'a> ColumnsOfChannels<'a> {
         let over = Channels::new(planner);
         over.check_fusible()?;
         let walk = Self { over };
-        walk.check()?;
+        let grid = &walk.over.layout.grid;
+        check(grid.elements() > 0, "the tensor is empty")?;
+        check(grid.inner == 1, "channels are not the last axis")?;
+        check(
+            grid.channels.is_multiple_of(4),
+            format_args!("{} channels are not a multiple of 4", grid.channels),
+        )?;
+        let fits = planner.tensors.src.padded_bytes() <= planner.profile.longest_window();
+        check(fits, "the tensor does not fit one binding")?;
+        // Blocks of rows that an invocation adds up, one after another.
+        let (threads_per_row, workgroup_size) = walk.threads(1);
+        let block_rows = planner.body.block_rows();
+        let rows = block_rows * u64::from(workgroup_size / threads_per_row);
+        check(
+            div_ceil(grid.outer.into(), rows) <= (MOST_ROWS / block_rows).min(MAX_SEQUENTIAL),
+            format_args!("{} rows are too many to add up", grid.outer),
+        )?;
         Ok(walk)
     }
 }
@@ -39,44 +55,13 @@ impl ColumnsOfChannels<'_> {
         let workgroup_size = planner.workgroup(tuning.workgroup);
         let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
         let vectors = (self.over.layout.grid.channels / (4 * vector_vec4s)).max(1);
-        let threads_per_row = threads_per_row.min(
-            vectors
-                .checked_next_power_of_two()
-                .unwrap_or(threads_per_row),
-        );
-        let mut threads_per_row = 1 << threads_per_row.ilog2();
+        let most = vectors.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let mut threads_per_row = 1 << threads_per_row.min(most).ilog2();
         while threads_per_row > NARROWEST && vectors.div_ceil(threads_per_row) < tuning.fused_blocks
         {
             threads_per_row /= 2;
         }
         (threads_per_row, workgroup_size)
-    }
-
-    /// Blocks of rows that an invocation adds up, one after another.
-    fn row_blocks(&self) -> u64 {
-        let (threads_per_row, workgroup_size) = self.threads(1);
-        div_ceil(
-            u64::from(self.over.layout.grid.outer),
-            self.over.planner.body.block_rows() * u64::from(workgroup_size / threads_per_row),
-        )
-    }
-
-    /// Why the kernel cannot do a tensor, if it cannot.
-    fn check(&self) -> Result<(), Cannot> {
-        let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
-        check(grid.elements() > 0, "the tensor is empty")?;
-        check(grid.inner == 1, "channels are not the last axis")?;
-        check(
-            grid.channels.is_multiple_of(4),
-            format_args!("{} channels are not a multiple of 4", grid.channels),
-        )?;
-        let fits = planner.tensors.src.padded_bytes() <= planner.profile.longest_window();
-        check(fits, "the tensor does not fit one binding")?;
-        let most_blocks = (MOST_ROWS / planner.body.block_rows()).min(MAX_SEQUENTIAL);
-        check(
-            self.row_blocks() <= most_blocks,
-            format_args!("{} rows are too many to add up", grid.outer),
-        )
     }
 }
 
@@ -95,11 +80,9 @@ impl Walk for ColumnsOfChannels<'_> {
         // barriers.
         let wide = planner.vector_vec4s(u64::from(grid.channels));
         let (threads_per_row, workgroup_size) = self.threads(wide);
-        let (threads_per_row, vector_vec4s) = if threads_per_row == workgroup_size {
-            (threads_per_row, wide)
-        } else {
-            (self.threads(1).0, 1)
-        };
+        let shared = threads_per_row < workgroup_size;
+        let vector_vec4s = if shared { 1 } else { wide };
+        let (threads_per_row, _) = self.threads(vector_vec4s);
         let vectors = grid.channels / (4 * vector_vec4s);
         let tiles = u64::from(vectors.div_ceil(threads_per_row));
         let workgroups = planner.profile.workgroups(tiles)?;
