@@ -186,7 +186,7 @@ impl Blocks<'_> {
         let is_small = self.planner.profile.is_small(grid.elements());
         let small = grid.inner >= 4 && is_small;
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
-        // A tile with several outer indices has no more separate pieces than are prefetched, and its tensor, which is
+        // With several outer indices, a tile has no more separate pieces than are prefetched, and its tensor, which is
         // bound at once, is far below the binding limit.
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
         let few = u64::from(grid.outer) <= self.planner.most_apart(sample);

@@ -285,7 +285,7 @@ impl ChannelsLast<'_> {
             let first = unit % segments * segment;
             (row * columns.width() + first * columns.vector()).min(layout.grid.elements())
         };
-        // Axes with batches are not split further.
+        // Where there are several batches, `tiles` are all of each.
         let of_a_tile = columns.batches * segments;
         let units = tiles.start * of_a_tile..tiles.end * of_a_tile;
         if segments > 1 {
