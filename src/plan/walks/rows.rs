@@ -1,9 +1,10 @@
 //! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
 
 use crate::kernels::{RowTiles, TileRange};
-use crate::plan::axes::{Grid, MixedAxes};
+use crate::plan::axes::MixedAxes;
 use crate::plan::limits::MAX_SEQUENTIAL;
 use crate::plan::planner::Planner;
+use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::windows::Window;
@@ -39,13 +40,8 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Rows that `sharing` invocations or more share, each of which holds at most `most_vec4s` vec4s, or one vector.
-    pub fn new(
-        planner: &Planner<'_>,
-        by_row: &Grid,
-        workgroup_size: u32,
-        sharing: u32,
-        most_vec4s: u32,
-    ) -> Self {
+    pub fn new(planner: &Planner<'_>, workgroup_size: u32, sharing: u32, most_vec4s: u32) -> Self {
+        let by_row = planner.problem.axes.by_row();
         let columns = u64::from(by_row.inner).max(1);
         let row_vec4s = match columns % 4 {
             0 => columns / 4,
@@ -117,116 +113,96 @@ pub(crate) struct RowWalk {
     /// Workgroups that share `tile_rows` rows, divided by the rows' positions in a vec4.
     pub misalignments: u64,
     pub tile_rows: u64,
+    /// Whether sums of columns are kept apart by the rows' positions in a vec4.
+    by_position: bool,
     /// The neighbouring rows that share parameters, which tiles keep apart.
     pub param_rows: u64,
+    /// Whether each sample has parameters of its own.
+    pub of_samples: bool,
     /// Whether a workgroup adds up its sums of a column before it writes them.
     pub add_thread_rows: bool,
 }
 
 impl RowWalk {
-    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row.
-    pub fn new(planner: &Planner<'_>, rows: &Rows, column_tiles: u64) -> Self {
+    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row. Those that an invocation of a
+    /// `fused` kernel walks begin at the same position in a vec4.
+    pub fn new(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, fused: bool) -> Self {
         let at_once = rows.at_once();
-        let step = match rows.aligned() {
-            true => at_once,
-            false => at_once.max(4),
-        };
+        let by_position = fused && !rows.aligned();
+        let step = at_once.max(if by_position { 4 } else { 1 });
         let (step, walked) = match Self::walked(planner, rows, column_tiles, step) {
             // An invocation with one row needs no other row with the same misalignment.
             0 => (at_once, 1),
             walked => (step, walked),
         };
-        Self {
+        let mut walk = Self {
             step,
             misalignments: step / at_once,
             tile_rows: walked * step,
+            by_position,
             param_rows: rows.rows,
+            of_samples: false,
             add_thread_rows: at_once > 1 && planner.profile.adds_up_walks(walked),
+        };
+        // Tiles do not go beyond a sample's rows.
+        if let Some(param_rows) = planner.problem.axes.rows_of_a_sample() {
+            walk.tile_rows = walk.tile_rows.min(param_rows.next_multiple_of(step));
+            walk.param_rows = param_rows;
+            walk.of_samples = true;
         }
-    }
-
-    /// Walks rows one after another, wherever they begin in a vec4.
-    pub fn one_by_one(planner: &Planner<'_>, rows: &Rows, column_tiles: u64) -> Self {
-        let at_once = rows.at_once();
-        let walked = Self::walked(planner, rows, column_tiles, at_once).max(1);
-        Self {
-            step: at_once,
-            misalignments: 1,
-            tile_rows: walked * at_once,
-            param_rows: rows.rows,
-            add_thread_rows: at_once > 1 && planner.profile.adds_up_walks(walked),
-        }
+        walk
     }
 
     /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
     /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
     /// an accumulator adds. 0 if a window cannot hold even one step.
     fn walked(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
-        let tuning = &planner.profile.tuning;
+        let (profile, tuning) = (planner.profile, &planner.profile.tuning);
+        let (at_once, of_a_step) = (rows.at_once(), step * rows.columns);
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
-        let busy = div_ceil(rows.rows, rows.at_once() * splits);
-        let worth = div_ceil(u64::from(tuning.tile), rows.at_once() * rows.columns);
+        let busy = div_ceil(rows.rows, at_once * splits);
+        let worth = div_ceil(u64::from(tuning.tile), at_once * rows.columns);
         let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
-        let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
-        let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
-        let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
+        let few_sums = div_ceil(rows.elements(), sums * at_once);
+        let idle = div_ceil(rows.rows, at_once * div_ceil(splits, 8));
         // Windows of a few rows would leave as many partial sums as there are elements.
-        let unit = planner.profile.most_between_cuts(rows.elements());
-        let unit = unit
-            .max(FEWEST_STEPS * step * rows.columns)
-            .min(planner.profile.held_unit());
-        let window = unit / (step * rows.columns);
-        let apart = if column_tiles > 1 {
-            step * rows.columns
-        } else {
-            0
-        };
-        let fitting = div_ceil(rows.elements(), MOST_SUMS * rows.at_once());
-        let pages = planner.most_apart(apart).max(fitting);
+        let unit = profile.most_between_cuts(rows.elements());
+        let unit = unit.max(FEWEST_STEPS * of_a_step).min(profile.held_unit());
+        let fitting = div_ceil(rows.elements(), MOST_SUMS * at_once);
+        let pages = planner.most_apart(if column_tiles > 1 { of_a_step } else { 0 });
         busy.max(worth)
-            .max(few_sums)
+            .max(few_sums.min(idle.max(div_ceil(FEWEST, at_once))))
             .max(u64::from(tuning.row_walk))
             .min(MAX_SEQUENTIAL)
-            .min(pages)
-            .min(window)
+            .min(pages.max(fitting))
+            .min(unit / of_a_step)
     }
 
-    /// The walk with tiles that do not go beyond a sample's rows, if each sample has parameters of its own.
-    pub fn of_samples(self, rows_of_a_sample: Option<u64>) -> Self {
-        let Some(param_rows) = rows_of_a_sample else {
-            return self;
-        };
-        Self {
-            tile_rows: self.tile_rows.min(param_rows.next_multiple_of(self.step)),
-            param_rows,
-            ..self
+    /// The walk with so few tiles of a sample that their partial sums of columns take few records, if tiles that a
+    /// window holds do.
+    pub fn with_few_records(mut self, planner: &Planner<'_>, rows: &Rows) -> Self {
+        let room = planner.few_records();
+        if self.records(rows) > room {
+            self.add_thread_rows = rows.at_once() > 1;
         }
+        if self.records(rows) > room {
+            let splits = room / (self.samples(rows) * self.column_records(rows)).max(1);
+            let fitting = div_ceil(div_ceil(self.param_rows, splits), self.step);
+            let held = planner.profile.held_unit() / rows.columns / self.step;
+            let walked = fitting.min(held).min(MAX_SEQUENTIAL);
+            self.tile_rows = self.tile_rows.max(walked * self.step);
+        }
+        self
     }
 
-    /// The walk with so few tiles of a sample that their partial sums of columns take no more than `room` records,
-    /// if tiles of `longest` rows or fewer do.
-    pub fn within(self, rows: &Rows, room: u64, longest: u64) -> Self {
-        let samples = rows.rows / self.param_rows.max(1);
-        let added = Self {
-            add_thread_rows: rows.at_once() > 1,
-            ..self
-        };
-        let is_within = |walk: &Self| walk.splits(rows) * walk.column_records(rows) <= room;
-        if is_within(&self) || is_within(&added) {
-            return if is_within(&self) { self } else { added };
-        }
-        let splits = (room / (samples * added.column_records(rows)).max(1)).max(1);
-        let longest = longest / self.step * self.step;
-        let tile_rows = div_ceil(self.param_rows, splits).next_multiple_of(self.step);
-        Self {
-            tile_rows: tile_rows.min(longest).max(self.tile_rows),
-            ..added
-        }
+    /// The samples that have parameters of their own, or one.
+    fn samples(&self, rows: &Rows) -> u64 {
+        rows.rows / self.param_rows.max(1)
     }
 
     /// The number of splits of `tile_rows` rows.
     pub fn splits(&self, rows: &Rows) -> u64 {
-        rows.rows / self.param_rows.max(1) * self.splits_of_a_sample()
+        self.samples(rows) * self.splits_of_a_sample()
     }
 
     /// The number of splits of rows that share parameters.
@@ -241,18 +217,6 @@ impl RowWalk {
         (row * rows.columns).min(rows.elements())
     }
 
-    /// Partial sums of a column that a split leaves.
-    fn partials_of_a_column(&self, rows: &Rows) -> u64 {
-        // Where rows do not begin at vec4s, every fourth of the rows that a workgroup does at once has the same columns
-        // in a vec4.
-        let apart = match (self.add_thread_rows, rows.aligned()) {
-            (true, true) => 1,
-            (true, false) => rows.at_once().min(4),
-            (false, _) => rows.at_once(),
-        };
-        self.misalignments * apart
-    }
-
     /// The uniforms that describe the rows and a window's tiles to the row kernels.
     pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
         RowTiles {
@@ -262,7 +226,7 @@ impl RowWalk {
             tile_rows: word(self.tile_rows),
             row_step: word(self.step),
             misalignments: word(self.misalignments),
-            parameters: word(rows.columns * (rows.rows / self.param_rows.max(1)).max(1)),
+            parameters: word(rows.columns * self.samples(rows).max(1)),
             param_rows: word(self.param_rows),
             param_tiles: word(self.splits_of_a_sample()),
             range,
@@ -270,28 +234,56 @@ impl RowWalk {
         }
     }
 
-    /// Records of the partial sums of columns that a split leaves.
-    pub fn column_records(&self, rows: &Rows) -> u64 {
-        let sums = self.partials_of_a_column(rows) * rows.columns;
-        if rows.aligned() { sums / 2 } else { sums }
+    /// Partial sums of a column that a split leaves.
+    fn partials_of_a_column(&self, rows: &Rows) -> u64 {
+        // By position, every fourth of the rows that a workgroup does at once has the same columns in a vec4.
+        let apart = match (self.add_thread_rows, self.by_position) {
+            (true, false) => 1,
+            (true, true) => rows.at_once().min(4),
+            (false, _) => rows.at_once(),
+        };
+        self.misalignments * apart
     }
 
-    /// The partial sums of columns that `splits` splits leave.
+    /// Records of a partial sum of every column: two columns share one, but not by position, nor where parameters of
+    /// samples begin inside a vec4.
+    pub fn records_of_a_partial(&self, rows: &Rows) -> u64 {
+        match self.by_position || (self.of_samples && !rows.aligned()) {
+            true => rows.columns,
+            false => rows.columns.next_multiple_of(4) / 2,
+        }
+    }
+
+    /// Records of the partial sums of columns that a split leaves.
+    fn column_records(&self, rows: &Rows) -> u64 {
+        self.partials_of_a_column(rows) * self.records_of_a_partial(rows)
+    }
+
+    /// Records of the partial sums of columns that all splits leave.
+    pub fn records(&self, rows: &Rows) -> u64 {
+        self.splits(rows) * self.column_records(rows)
+    }
+
+    /// The rounds of splits whose partial sums of columns, if they are `summed`, take no more than `room` records; all
+    /// at once where each sample has its own.
+    pub fn rounds(&self, planner: &Planner<'_>, rows: &Rows, summed: bool, room: u64) -> Rounds {
+        let records = u64::from(summed) * self.column_records(rows);
+        let room = if self.of_samples { u64::MAX } else { room };
+        let subtotal_records = planner.subtotal_records(word(rows.columns));
+        Rounds::new(self.splits(rows), records, subtotal_records, room)
+    }
+
+    /// The partial sums of columns that `splits` splits leave, or all splits, where each sample has its own.
     pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
         let of_a_split = self.partials_of_a_column(rows);
-        if self.param_rows != rows.rows {
-            return self.sample_partials(rows, region, of_a_split);
+        if !self.of_samples {
+            let (columns, count) = (word(rows.columns), splits * of_a_split);
+            return Partials {
+                paired: !self.by_position,
+                ..Partials::plain(region, columns, count, self.records_of_a_partial(rows))
+            };
         }
-        let (columns, count) = (word(rows.columns), splits * of_a_split);
-        match rows.aligned() {
-            true => Partials::paired(region, columns, count),
-            false => Partials::plain(region, columns, count, rows.columns),
-        }
-    }
-
-    /// The partial sums of columns that all splits leave, `of_a_split` each, where each sample has its own.
-    pub fn sample_partials(&self, rows: &Rows, region: Region, of_a_split: u64) -> Partials {
-        let samples = word(rows.rows / self.param_rows.max(1));
+        let samples = word(self.samples(rows));
         let of_a_sample = self.splits_of_a_sample() * of_a_split;
         let mut axes = MixedAxes::default();
         let sizes = [samples, word(of_a_sample), word(rows.columns)];

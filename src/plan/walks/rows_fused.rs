@@ -3,9 +3,8 @@
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{RowsFused, RowsFusedUniforms};
-use crate::plan::axes::Grid;
 use crate::plan::dispatch::Binding;
-use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
+use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{most_vectors, threads, vectors_held, word};
@@ -17,8 +16,6 @@ use std::ops::Range;
 /// A walk over rows in registers.
 pub(crate) struct RowsInRegisters<'a> {
     planner: Planner<'a>,
-    /// The rows that share parameters, if not all do.
-    rows_of_a_sample: Option<u64>,
     rows: Rows,
     walk: RowWalk,
     rounds: Rounds,
@@ -29,46 +26,27 @@ impl<'a> RowsInRegisters<'a> {
         let planner = planner.in_registers();
         let (problem, tensors) = (planner.problem, planner.tensors);
         check(!problem.is_inference(), "statistics are given")?;
-        let rows = rows_of_registers(&planner, &problem.axes.by_row());
+        let rows = rows_of_registers(&planner);
+        let (columns, fits) = (rows.columns, rows.tile_vectors() >= rows.row_vectors());
         check(
-            rows.tile_vectors() >= rows.row_vectors(),
-            format_args!(
-                "{} elements of a row are more than a workgroup's registers hold",
-                rows.columns
-            ),
+            fits,
+            format_args!("{columns} elements of a row are more than a workgroup's registers hold"),
         )?;
-        let rows_of_a_sample = problem.axes.rows_of_a_sample();
-        let sums_of_samples = rows_of_a_sample.is_some() && tensors.param_grads();
-        let mut walk = RowWalk::new(&planner, &rows, 1).of_samples(rows_of_a_sample);
-        if sums_of_samples {
-            let longest = planner.profile.held_unit() / rows.columns;
-            let longest = longest.min(MAX_SEQUENTIAL * walk.step);
-            walk = walk.within(&rows, planner.few_records(), longest);
+        let summed = tensors.param_grads();
+        let mut walk = RowWalk::new(&planner, &rows, 1, true);
+        if walk.of_samples && summed {
+            walk = walk.with_few_records(&planner, &rows);
         }
-        // As many splits at a time as there is room for in sums of columns; all, where each sample has its own.
-        let room = if rows_of_a_sample.is_some() {
-            u64::MAX
-        } else {
-            planner.partial_records(0).min(planner.held_records(0))
-        };
-        let records = if tensors.param_grads() {
-            walk.column_records(&rows)
-        } else {
-            0
-        };
-        let subtotal_records = planner.subtotal_records(word(rows.columns));
-        let rounds = Rounds::new(walk.splits(&rows), records, subtotal_records, room);
+        let room = planner.partial_records(0).min(planner.held_records(0));
+        let rounds = walk.rounds(&planner, &rows, summed, room);
         check(rounds.fit(), "its partial sums would outgrow the tensor")?;
-        let results = tensors.results.len();
-        let bound = tensors.bound_at_once().len();
+        let (results, bound) = (tensors.results.len(), tensors.bound_at_once().len());
         // The workspace takes the place of results that the kernel does not write.
         let stored = results == 0 || stores_statistics(&planner);
-        planner
-            .profile
-            .check_bound(if stored { bound } else { bound - results + 1 })?;
+        let replaced = if stored { 0 } else { results - 1 };
+        planner.profile.check_bound(bound - replaced)?;
         Ok(Self {
             planner,
-            rows_of_a_sample,
             rows,
             walk,
             rounds,
@@ -99,24 +77,23 @@ fn row_vec4s_of_forward(planner: &Planner<'_>, times: u32) -> u32 {
 }
 
 /// How a fused kernel divides rows, if registers hold them.
-fn rows_of_registers(planner: &Planner<'_>, by_row: &Grid) -> Rows {
+fn rows_of_registers(planner: &Planner<'_>) -> Rows {
     let tuning = &planner.profile.tuning;
     let most = row_vec4s(planner);
-    // A row that a subgroup holds needs no barrier: on an H200 rows of 1152 to 2048 take 0.6 of the time forward.
-    let most_of_subgroup = row_vec4s_of_forward(planner, 4);
+    let columns = u64::from(planner.problem.axes.by_row().inner);
     let divided = |workgroup_size| {
-        let columns = u64::from(by_row.inner);
         let sharing = threads(workgroup_size, columns, tuning.least_row_vec4s);
-        Rows::new(planner, by_row, workgroup_size, sharing, most)
+        Rows::new(planner, workgroup_size, sharing, most)
     };
     let held = |rows: &Rows| rows.tile_vectors() >= rows.row_vectors();
     let mut rows = divided(planner.workgroup(tuning.workgroup));
     if !held(&rows) {
         rows = divided(planner.workgroup(tuning.fused_workgroup));
     }
-    // No more invocations than a subgroup has, if it can hold the row.
+    // No more invocations than a subgroup has, if it can hold the row, which then needs no barrier: on an H200 rows of
+    // 1152 to 2048 take 0.6 of the time forward.
     let subgroup = planner.subgroup(rows.workgroup_size);
-    let most = most_vectors(most_of_subgroup, rows.vector_vec4s);
+    let most = most_vectors(row_vec4s_of_forward(planner, 4), rows.vector_vec4s);
     if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
         rows.threads_per_row = subgroup;
         rows.column_vectors = vectors_held(rows.row_vectors(), subgroup, most);
@@ -128,20 +105,11 @@ impl Walk for RowsInRegisters<'_> {
     /// Statistics that the kernel does not write itself.
     fn kept_records(&self) -> u64 {
         let keeps = !self.planner.body.is_gradient() && !self.planner.tensors.results.is_empty();
-        if keeps && !stores_statistics(&self.planner) {
-            self.rows.rows
-        } else {
-            0
-        }
+        u64::from(keeps && !stores_statistics(&self.planner)) * self.rows.rows
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let Self {
-            planner,
-            rows,
-            walk,
-            ..
-        } = self;
+        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
         let tensors = planner.tensors;
         let summed = tensors.param_grads();
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
@@ -157,7 +125,7 @@ impl Walk for RowsInRegisters<'_> {
             kept,
             stored,
             summed,
-            of_samples: self.rows_of_a_sample.is_some(),
+            of_samples: walk.of_samples,
             add_thread_rows: walk.add_thread_rows && summed,
         };
         let start = |split: u64| walk.start(rows, split);
@@ -165,19 +133,12 @@ impl Walk for RowsInRegisters<'_> {
             let windows = planner.windows(splits, walk.misalignments, start)?;
             let kernel = (kernel, rows.workgroup_size);
             planner.over(&windows, kernel, |window, range| {
-                let mut bindings: Vec<_> =
-                    tensors.inputs.iter().map(|one| window.bind(one)).collect();
-                bindings.extend(
-                    tensors
-                        .statistics
-                        .all()
-                        .map(|tensor| Binding::whole(&tensor)),
-                );
+                let bind = |tensor| window.bind(tensor);
+                let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
+                bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
                 bindings.extend(tensors.params().map(Binding::whole));
-                if summed || kept {
-                    bindings.push(Binding::workspace());
-                }
-                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+                bindings.extend((summed || kept).then(Binding::workspace));
+                bindings.extend(tensors.outputs.iter().map(bind));
                 if stored {
                     bindings.extend(tensors.result_bindings());
                 }
@@ -192,15 +153,12 @@ impl Walk for RowsInRegisters<'_> {
         };
         let partials = |region, splits| walk.column_partials(rows, region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
-        let records = Partials::plain(known.kept, word(rows.rows), 1, rows.rows);
+        let statistics = Partials::plain(known.kept, word(rows.rows), 1, rows.rows);
+        let unfinished = if kept { statistics } else { sums };
         Ok(Reduced {
             dispatches,
             statistics: None,
-            parameters: if planner.body.is_gradient() {
-                Some(sums)
-            } else {
-                kept.then_some(records)
-            },
+            parameters: (kept || planner.body.is_gradient()).then_some(unfinished),
         })
     }
 }
