@@ -91,14 +91,6 @@ pub(crate) struct WalkedColumns<'a> {
     fused: bool,
 }
 
-/// What some dispatches do.
-#[derive(Clone, Copy, PartialEq)]
-enum Step {
-    Reduce,
-    Apply,
-    Whole,
-}
-
 impl<'a> WalkedColumns<'a> {
     /// The walk in pieces.
     pub fn read_twice(planner: Planner<'a>) -> Result<Self, Cannot> {
@@ -108,9 +100,7 @@ impl<'a> WalkedColumns<'a> {
     /// The walk in one dispatch.
     pub fn fused(planner: Planner<'a>) -> Result<Self, Cannot> {
         let walk = Self::of(planner, true)?;
-        let Planner {
-            profile, tensors, ..
-        } = planner;
+        let (profile, tensors) = (planner.profile, planner.tensors);
         let has_workspace = tensors.param_grads() || tensors.params().count() > 0;
         let bound = tensors.inputs.len() + tensors.outputs.len() + usize::from(has_workspace);
         profile.check_bound(bound + walk.bound_statistics())?;
@@ -145,37 +135,33 @@ impl<'a> WalkedColumns<'a> {
         Ok(Self { over, cut, fused })
     }
 
-    /// Whether there is room for the records of all columns.
-    pub fn has_room(&self) -> bool {
-        self.cut.at_once()
+    /// Whether it can be done in pieces, with room for the records of all columns.
+    pub fn has_room_in_pieces(planner: Planner<'a>) -> bool {
+        Self::read_twice(planner).is_ok_and(|walk| walk.cut.ranges.len() == 1)
     }
-}
 
-impl WalkedColumns<'_> {
     /// The tensors of statistics that a fused kernel binds.
     fn bound_statistics(&self) -> usize {
         let tensors = self.over.planner.tensors;
         tensors.statistics.tensors.len() + tensors.written_statistics().count()
     }
 
-    /// The bindings of a dispatch in a window.
-    fn bindings(&self, step: Step, params: &LoadedParams, window: &Window) -> Vec<Binding> {
+    /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element.
+    fn bindings(&self, applied: bool, params: &LoadedParams, window: &Window) -> Vec<Binding> {
         let tensors = self.over.planner.tensors;
         let bind = |tensor| window.bind(tensor);
-        let mut bindings: Vec<_> = if step == Step::Reduce {
-            tensors.reduced(window)
-        } else {
-            tensors.inputs.iter().map(bind).collect()
+        let mut bindings: Vec<_> = match applied {
+            true => tensors.inputs.iter().map(bind).collect(),
+            false => tensors.reduced(window),
         };
         if self.fused {
             bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
         }
         bindings.extend(params.bindings.clone());
-        let is_summed = step != Step::Apply && tensors.param_grads();
-        if !self.fused || params.weighted || is_summed {
+        if !self.fused || params.weighted || tensors.param_grads() {
             bindings.push(Binding::workspace());
         }
-        if step != Step::Reduce {
+        if applied {
             bindings.extend(tensors.outputs.iter().map(bind));
         }
         if self.fused {
@@ -184,41 +170,37 @@ impl WalkedColumns<'_> {
         bindings
     }
 
-    /// The dispatches of a step over a part. A reduction does some tiles of rows, whose partial sums begin at a region.
+    /// The dispatches over a part: a reduction of some tiles of rows, whose partial sums begin at a region; without
+    /// those, the elementwise pass, or everything.
     fn dispatches(
         &self,
-        step: Step,
         known: &Known,
-        (region, row_tiles): (Region, Range<u64>),
+        partials: Option<(Region, Range<u64>)>,
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let Self { over, cut, .. } = self;
+        let Self { over, cut, fused } = self;
         let Columns { planner, by } = over;
         let params = &known.params;
-        let (reduced, applied) = (step != Step::Apply, step != Step::Reduce);
+        let applied = partials.is_none();
         // A forward pass by given statistics takes no sums.
-        let reduced = reduced && !planner.problem.is_inference();
+        let reduced = (*fused || !applied) && !planner.problem.is_inference();
+        let (region, row_tiles) = partials.unwrap_or((known.stats, 0..1));
         let division = if reduced { &cut.division } else { &cut.applied };
         // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
-        let rows_at_once = if reduced {
-            let loads = planner.profile.tuning.loads_at_once;
-            let walked = div_ceil(division.tile_rows, division.at_once()).max(1);
-            planner
-                .rows_at_once(loads, division.column_vectors)
-                .min(1 << walked.ilog2())
-        } else {
-            1
-        };
+        let loads = planner.profile.tuning.loads_at_once;
+        let rows_at_once = planner.rows_at_once(loads, division.column_vectors);
+        let walked = div_ceil(division.tile_rows, division.at_once()).max(1);
+        let rows_at_once = rows_at_once.min(1 << walked.ilog2());
         let kernel = ColumnsWalk {
             threads_per_row: word(division.threads_per_row),
             threads_per_partial: word(cut.threads_per_partial),
             column_vectors: word(division.column_vectors),
             vector_vec4s: word(division.vector_vec4s),
-            rows_at_once: word(rows_at_once),
+            rows_at_once: word(if reduced { rows_at_once } else { 1 }),
             aligned: by.is_aligned(),
             shares_words: applied && over.shares_words(),
             reduced,
             applied,
-            recorded: !self.fused && (applied || !planner.body.statistics().is_empty()),
+            recorded: !fused && (applied || !planner.body.statistics().is_empty()),
             batch_statistics: applied && known.means.is_some(),
             scaled: params.scaled,
             offset: params.offset,
@@ -227,28 +209,24 @@ impl WalkedColumns<'_> {
             summed: reduced && planner.tensors.param_grads(),
             add_thread_rows: reduced && division.at_once() > 1,
         };
-        let (row_tiles, tile_rows) = if reduced {
-            (row_tiles, division.tile_rows)
-        } else {
-            let tile_rows = over.rows_of_apply(cut);
-            (0..div_ceil(by.rows.into(), tile_rows), tile_rows)
-        };
         // Statistics are counted from the first of all on.
         let start = known.part.start;
         let from_part = |region: Region, records: u64| region.first.wrapping_sub(word(records));
         let partials = from_part(region, start * over.halves_of_a_partial() / 2);
-        let pieces = if reduced {
-            self.pieces(&known.part).to_vec()
+        let (row_tiles, walked_tiles, pieces) = if reduced {
+            let pieces = cut.pieces.get(&start).cloned().unwrap_or_default();
+            (row_tiles, cut.walked_tiles, pieces)
         } else {
-            pieces_of(by, &known.part, cut.applied.tile_columns())
+            let pieces = pieces_of(by, &known.part, division.tile_columns());
+            (0..division.row_tiles(by), 1, pieces)
         };
         let mut dispatches = Vec::new();
         for piece in &pieces {
             let tiles = Tiles {
                 piece,
                 row_tiles: row_tiles.clone(),
-                tile_rows,
-                walked_tiles: if reduced { cut.walked_tiles } else { 1 },
+                tile_rows: division.tile_rows,
+                walked_tiles,
                 stats: from_part(known.stats, start),
             };
             let shares = over.shares(&tiles)?;
@@ -264,25 +242,11 @@ impl WalkedColumns<'_> {
                     partial_stride: word(over.partial_stride(&known.part)),
                     scalars: planner.problem.scalars(),
                 };
-                (self.bindings(step, params, &share.window), uniforms)
+                (self.bindings(applied, params, &share.window), uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
         }
         Ok(dispatches)
-    }
-
-    /// The pieces of a part.
-    fn pieces(&self, part: &Range<u64>) -> &[Piece] {
-        let longest = self
-            .cut
-            .ranges
-            .first()
-            .map_or(1, |range| range.end - range.start);
-        let index = part.start / longest.max(1);
-        self.cut
-            .pieces
-            .get(index as usize)
-            .map_or(&[], Vec::as_slice)
     }
 
     /// The partial sums of rows.
@@ -298,16 +262,12 @@ impl WalkedColumns<'_> {
 impl Walk for WalkedColumns<'_> {
     /// One dispatch is taken where there is no room for the records of all columns in pieces.
     fn is_profitable(&self) -> bool {
-        !self.fused || !Self::read_twice(self.over.planner).is_ok_and(|walk| walk.has_room())
+        !self.fused || !Self::has_room_in_pieces(self.over.planner)
     }
 
     fn bound_besides_params(&self) -> Option<usize> {
-        let statistics = if self.fused {
-            self.bound_statistics()
-        } else {
-            0
-        };
-        Some(self.over.planner.elementwise() + statistics)
+        let fused = usize::from(self.fused);
+        Some(self.over.planner.elementwise() + fused * self.bound_statistics())
     }
 
     fn parts(&self) -> &[Range<u64>] {
@@ -319,43 +279,32 @@ impl Walk for WalkedColumns<'_> {
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let is_gradient = self.over.planner.body.is_gradient();
-        let parameters = is_gradient.then(|| self.sums_of_rows(known.kept));
+        let (over, planner) = (&self.over, &self.over.planner);
+        let mut reduced = Reduced::default();
         if self.fused {
-            let dispatches = self.dispatches(Step::Whole, known, (Region { first: 0 }, 0..1))?;
-            return Ok(Reduced {
-                dispatches,
-                statistics: None,
-                parameters,
-            });
-        }
-        let (planner, over) = (&self.over.planner, &self.over);
-        let length = known.part.end - known.part.start;
-        let stride = over.partial_stride(&known.part);
-        let rounds = Rounds::new(
-            self.cut.division.row_tiles(&over.by),
-            stride,
-            planner.subtotal_records(word(length)),
-            over.room().saturating_sub(2 * length),
-        );
-        let (dispatches, partials) = planner.in_rounds(
-            &rounds,
-            workspace,
-            |region, tiles| self.dispatches(Step::Reduce, known, (region, tiles)),
-            |region, tiles| Partials {
+            reduced.dispatches = self.dispatches(known, None)?;
+        } else {
+            let length = known.part.end - known.part.start;
+            let stride = over.partial_stride(&known.part);
+            let row_tiles = self.cut.division.row_tiles(&over.by);
+            let subtotal_records = planner.subtotal_records(word(length));
+            let room = over.room().saturating_sub(2 * length);
+            let rounds = Rounds::new(row_tiles, stride, subtotal_records, room);
+            let reduce = |region, tiles| self.dispatches(known, Some((region, tiles)));
+            let partials = |region, tiles| Partials {
                 paired: over.halves_of_a_partial() == 1,
                 ..Partials::plain(region, word(length), tiles, stride)
-            },
-        )?;
-        Ok(Reduced {
-            dispatches,
-            statistics: Some(partials),
-            parameters,
-        })
+            };
+            let sums = planner.in_rounds(&rounds, workspace, reduce, partials)?;
+            reduced = Reduced::of_statistics(sums);
+        }
+        let is_gradient = planner.body.is_gradient();
+        reduced.parameters = is_gradient.then(|| self.sums_of_rows(known.kept));
+        Ok(reduced)
     }
 
     fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
-        self.dispatches(Step::Apply, known, (known.stats, 0..0))
+        self.dispatches(known, None)
     }
 }
 
@@ -363,12 +312,7 @@ impl Columns<'_> {
     /// The shares of some tiles of rows of a piece. Whole batches share windows that hold them.
     pub fn shares(&self, tiles: &Tiles<'_>) -> Result<Vec<ColumnShare>, Unfit> {
         let Self { planner, by: of } = self;
-        let Planner {
-            profile,
-            tensors,
-            data,
-            ..
-        } = planner;
+        let profile = planner.profile;
         let (piece, tile_rows) = (tiles.piece, tiles.tile_rows);
         let (rows, width) = (u64::from(of.rows), u64::from(of.columns));
         // The elements of some tiles of rows of some batches.
@@ -379,46 +323,36 @@ impl Columns<'_> {
             first + piece.columns.start..last + piece.columns.end
         };
         let one = span(&(0..1, tiles.row_tiles.clone()));
-        let bytes = (one.end - one.start) * data.size() + 2 * alignment(profile);
+        let bytes = (one.end - one.start) * planner.data.size() + 2 * alignment(profile);
         let fits = bytes <= profile.longest_window();
         let all = piece.batches.clone();
         let step = if fits { all.end - all.start } else { 1 };
         let vector = 4 * u64::from(planner.vector_vec4s(width));
         let mut shares = Vec::new();
         for batch in all.clone().step_by(step.max(1) as usize) {
-            let units = if fits {
-                all.clone()
-            } else {
-                tiles.row_tiles.clone()
+            let units = if fits { &all } else { &tiles.row_tiles };
+            let part = |some| match fits {
+                true => (some, tiles.row_tiles.clone()),
+                false => (batch..batch + 1, some),
             };
-            let part = |some: Range<u64>| {
-                if fits {
-                    (some, tiles.row_tiles.clone())
-                } else {
-                    (batch..batch + 1, some)
-                }
-            };
-            for window in windows_of(profile, &tensors.src, units, |some| span(&part(some)))? {
-                let (batches, row_tiles) = &part(window.units.clone());
-                let owned = Some(span(&part(window.units.clone())));
+            let of_units = |some| span(&part(some));
+            for mut window in windows_of(profile, &planner.tensors.src, units.clone(), of_units)? {
+                let (batches, row_tiles) = part(window.units.clone());
                 let first = piece.first_tile + (batches.start - all.start) * piece.tiles;
                 let end = first + (batches.end - batches.start) * piece.tiles;
                 let walks = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
-                let walks_of_a_row =
-                    div_ceil(piece.tiles, tiles.walked_tiles).clamp(1, walks.max(1));
+                let of_a_row = div_ceil(piece.tiles, tiles.walked_tiles);
+                let walks_of_a_row = of_a_row.clamp(1, walks.max(1));
                 let rows_of_walks = div_ceil(walks, walks_of_a_row) * walks_of_a_row;
-                let tiles = 0..rows_of_walks * (row_tiles.end - row_tiles.start);
+                window.owned = Some(of_units(window.units.clone()));
+                window.tiles = 0..rows_of_walks * (row_tiles.end - row_tiles.start);
                 shares.push(ColumnShare {
+                    window,
                     vector,
                     first_batch: batches.start,
                     column_tiles: first..end,
                     walks_of_a_row,
-                    row_tiles: row_tiles.clone(),
-                    window: Window {
-                        owned,
-                        tiles,
-                        ..window
-                    },
+                    row_tiles,
                 });
             }
             // Every batch has a dispatch.

@@ -61,9 +61,9 @@ pub(crate) struct Cut {
     pub division: Division,
     /// That of the elementwise pass.
     pub applied: Division,
-    /// Ranges of the statistics, done one after another, and the pieces of each.
+    /// Ranges of the statistics, done one after another, and the pieces of each, by its start.
     pub ranges: Vec<Range<u64>>,
-    pub pieces: Vec<Vec<Piece>>,
+    pub pieces: BTreeMap<u64, Vec<Piece>>,
     /// Column tiles that a workgroup walks, and groups of as many that have partial sums of a row.
     pub walked_tiles: u64,
     pub row_groups: u64,
@@ -74,11 +74,6 @@ impl Cut {
     /// Partial sums of a row.
     pub fn partials_per_row(&self) -> u64 {
         self.row_groups * (self.division.threads_per_row / self.threads_per_partial)
-    }
-
-    /// Whether all columns are done at once.
-    pub fn at_once(&self) -> bool {
-        self.ranges.len() == 1
     }
 }
 
@@ -95,9 +90,7 @@ impl<'a> Columns<'a> {
         let by = by.ok_or_else(|| Cannot::Because("statistics are not by column".to_owned()))?;
         Ok(Self { planner, by })
     }
-}
 
-impl Columns<'_> {
     /// Whether two rows share words of elements.
     pub fn shares_words(&self) -> bool {
         !(u64::from(self.by.columns) * self.planner.data.size()).is_multiple_of(4)
@@ -105,21 +98,15 @@ impl Columns<'_> {
 
     /// Why a dispatch cannot read and write whole batches, and statistics, if it cannot.
     pub fn check_whole(&self) -> Result<(), Cannot> {
-        let Planner {
-            profile,
-            tensors,
-            data,
-            ..
-        } = self.planner;
-        let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * data.size();
+        let (planner, profile) = (&self.planner, self.planner.profile);
+        let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * planner.data.size();
         let fits = batch + 2 * alignment(profile) <= profile.longest_window();
         check(
             fits,
             format_args!("{batch} bytes of a batch do not fit one binding"),
         )?;
-        let halves = tensors
-            .written_statistics()
-            .any(|one| one.dtype.size() < DType::F32.size());
+        let mut statistics = planner.tensors.written_statistics();
+        let halves = statistics.any(|one| one.dtype.size() < DType::F32.size());
         check(
             !halves || self.by.is_aligned(),
             "statistics of 16 bits share words with those of other columns",
@@ -131,19 +118,14 @@ impl Columns<'_> {
         let Planner { profile, data, .. } = self.planner;
         let streamed = 8 * profile.max_window.min(profile.max_binding);
         let room = self.planner.few_records().min(self.planner.held_records(0));
-        room.min(streamed / (4 * data.accumulator().size()))
-            .max(4096)
-            / 4
-            * 3
+        let room = room.min(streamed / (4 * data.accumulator().size()));
+        room.max(4096) / 4 * 3
     }
 
     /// Records of the partial sums of rows.
     pub fn row_records(&self, cut: &Cut) -> u64 {
-        if self.planner.tensors.param_grads() {
-            self.by.parameters() * cut.partials_per_row()
-        } else {
-            0
-        }
+        let summed = u64::from(self.planner.tensors.param_grads());
+        summed * self.by.parameters() * cut.partials_per_row()
     }
 
     /// Records between the partial sums of two tiles of rows.
@@ -153,11 +135,7 @@ impl Columns<'_> {
 
     /// Half records of a column that a tile of rows leaves.
     pub fn halves_of_a_partial(&self) -> u64 {
-        if self.by.is_aligned() && self.planner.body.pairs() {
-            1
-        } else {
-            2
-        }
+        2 - u64::from(self.by.is_aligned() && self.planner.body.pairs())
     }
 
     /// The most rows that an invocation walks, of all its column tiles together.
@@ -173,10 +151,8 @@ impl Columns<'_> {
         let width = u64::from(of.columns);
         let statistics = of.statistics();
         if fused {
-            let division = Division {
-                tile_rows: of.rows.into(),
-                ..self.divide(width, false)
-            };
+            let mut division = self.divide(width, false);
+            division.tile_rows = of.rows.into();
             return self.in_ranges(division, statistics);
         }
         let division = self.divide_for_sums(width);
@@ -184,31 +160,21 @@ impl Columns<'_> {
         let halves = self.halves_of_a_partial();
         let fixed = if planner.body.is_gradient() { 2 } else { 1 };
         let needed = statistics * (2 * fixed + halves * division.row_tiles(of)).div_ceil(2);
-        let (window, slack) = (
-            planner.profile.longest_window(),
-            2 * alignment(planner.profile),
-        );
+        let profile = planner.profile;
+        let (window, slack) = (profile.longest_window(), 2 * alignment(profile));
         let row_bytes = width * planner.data.size();
         if needed <= room && division.tile_rows * row_bytes + slack <= window {
             return self.in_ranges(division, statistics);
         }
-        let unit = alignment(planner.profile) / 2;
+        let unit = alignment(profile) / 2;
         let of_window = window.saturating_sub(slack) / planner.data.size();
-        let length = (room / (fixed + 4 * halves)).min(of_window) / unit * unit;
-        let length = length.max(unit);
-        let division = self.divide_for_sums(length.min(width));
+        let length = (room / (fixed + 4 * halves)).min(of_window).max(unit) / unit * unit;
+        let mut division = self.divide_for_sums(length.min(width));
         // A stream reads whole windows: then each is a piece of one row.
-        let streamed = planner.profile.max_window < planner.profile.max_binding;
-        let held = if streamed {
-            1
-        } else {
-            window / (row_bytes + slack)
-        };
+        let streamed = profile.max_window < profile.max_binding;
+        let held = window / (row_bytes + slack);
         let most = (division.at_once() * MAX_SEQUENTIAL).min(of.rows.into());
-        let division = Division {
-            tile_rows: most.min(held).max(1),
-            ..division
-        };
+        division.tile_rows = most.min(if streamed { 1 } else { held }).max(1);
         self.in_ranges(division, length)
     }
 
@@ -222,29 +188,22 @@ impl Columns<'_> {
         check_dispatches(count)?;
         let range = |index: u64| index * length..((index + 1) * length).min(statistics);
         let ranges: Vec<Range<u64>> = (0..count).map(range).collect();
-        let pieces = |range| pieces_of(of, range, division.tile_columns());
-        let mut pieces: Vec<_> = ranges.iter().map(pieces).collect();
+        let pieces = |range: &Range<u64>| pieces_of(of, range, division.tile_columns());
+        let with_start = |range: &Range<u64>| (range.start, pieces(range));
+        let mut pieces: BTreeMap<_, _> = ranges.iter().map(with_start).collect();
         // Column tiles of each sample with parameters of its own, or of all batches together. A piece of several samples
         // is the only one that these have.
-        let sample = |piece: &Piece| {
-            if of.of_samples {
-                piece.batches.start
-            } else {
-                0
-            }
-        };
-        let tiles_of_a_sample = |piece: &Piece| {
+        let sample = |piece: &Piece| u64::from(of.of_samples) * piece.batches.start;
+        let mut tiles: BTreeMap<_, u64> = BTreeMap::new();
+        for piece in pieces.values_mut().flatten() {
             let batches = piece.batches.end - piece.batches.start;
-            piece.tiles * if of.of_samples { 1 } else { batches }
-        };
-        let mut tiles = BTreeMap::new();
-        for piece in pieces.iter().flatten() {
-            *tiles.entry(sample(piece)).or_default() += tiles_of_a_sample(piece);
+            let done = tiles.entry(sample(piece)).or_default();
+            piece.first_tile = *done;
+            *done += piece.tiles * if of.of_samples { 1 } else { batches };
         }
         let most = tiles.values().copied().max().unwrap_or(0).max(1);
-        let mut threads_per_partial = planner
-            .threads_per_partial(division.workgroup_size)
-            .min(division.threads_per_row);
+        let mut threads_per_partial = planner.threads_per_partial(division.workgroup_size);
+        threads_per_partial = threads_per_partial.min(division.threads_per_row);
         let mut walked_tiles = 1;
         if planner.tensors.param_grads() {
             let room = self.room() / 3;
@@ -256,23 +215,22 @@ impl Columns<'_> {
             }
             let walk = div_ceil(division.tile_rows, division.at_once());
             let longest = self.longest_walk(&division) / walk.max(1);
-            walked_tiles = div_ceil(of_a_thread / threads_per_partial, room);
-            walked_tiles = walked_tiles.min(longest.min(MAX_SEQUENTIAL)).max(1);
+            walked_tiles = div_ceil(of_a_thread / threads_per_partial, room)
+                .min(longest.min(MAX_SEQUENTIAL))
+                .max(1);
         }
         let padded = most.next_multiple_of(walked_tiles);
-        let mut numbered = BTreeMap::new();
-        for piece in pieces.iter_mut().flatten() {
+        for piece in pieces.values_mut().flatten() {
             let own = sample(piece);
-            let done: &mut u64 = numbered.entry(own).or_default();
-            piece.first_tile = own * padded + *done;
-            *done += tiles_of_a_sample(piece);
             // A sample's last piece has tiles past its columns, so that all partial sums are written.
-            if of.of_samples && tiles.get(&own) == Some(done) {
-                piece.tiles += padded - *done;
+            let end = piece.first_tile + piece.tiles;
+            if of.of_samples && tiles.get(&own) == Some(&end) {
+                piece.tiles += padded - end;
             }
+            piece.first_tile += own * padded;
         }
         Ok(Cut {
-            applied: self.divide(length.min(of.columns.into()), false),
+            applied: self.divide_for_apply(length.min(of.columns.into()), count == 1),
             division,
             ranges,
             pieces,
@@ -290,9 +248,8 @@ impl Columns<'_> {
         let workgroup_size = planner.workgroup(tuning.workgroup);
         let vector_vec4s = u64::from(planner.vector_vec4s(self.by.columns.into()));
         let width_vectors = div_ceil(width, 4 * vector_vec4s).max(1);
-        let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
-        let threads_per_row =
-            (1u64 << threads_per_row.ilog2()).min(width_vectors.next_power_of_two());
+        let widest = tuning.channels_last_threads.clamp(1, workgroup_size);
+        let threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
         // Twice as many as in channels last where a row's parameters are loaded for each of them. A forward pass takes
         // its sums without parameters, and has more registers of sums.
         let no_params = for_sums && !planner.body.is_gradient();
@@ -313,45 +270,36 @@ impl Columns<'_> {
     /// small or larger than a window, and no invocation adds too many numbers in a row.
     fn divide_for_sums(&self, width: u64) -> Division {
         let Self { planner, by: of } = self;
-        let division = self.divide(width, true);
-        let tuning = &planner.profile.tuning;
+        let mut division = self.divide(width, true);
+        let (profile, tuning) = (planner.profile, &planner.profile.tuning);
         let rows = u64::from(of.rows);
         let beside = div_ceil(width, division.tile_columns()) * u64::from(of.batches);
         let splits = div_ceil(tuning.busy_workgroups.into(), beside)
             .min(div_ceil(rows * division.tile_columns(), tuning.tile.into()))
             .max(div_ceil(rows, division.at_once() * MAX_SEQUENTIAL))
             .max(1);
-        Division {
-            tile_rows: div_ceil(rows, splits)
-                .min(
-                    planner.profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1),
-                )
-                .max(1),
-            ..division
-        }
+        let between_cuts = profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1);
+        division.tile_rows = div_ceil(rows, splits).min(between_cuts).max(1);
+        division
     }
 
-    /// The rows of a tile of the elementwise pass: a tile loads its coefficients once, so it grows while enough tiles are
-    /// left to keep the adapter busy.
-    pub fn rows_of_apply(&self, cut: &Cut) -> u64 {
+    /// The division of the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so it
+    /// grows while enough tiles are left to keep the adapter busy. `at_once` says that all columns are done at once.
+    fn divide_for_apply(&self, width: u64, at_once: bool) -> Division {
         let Self { planner, by: of } = self;
-        let division = &cut.applied;
-        let tuning = &planner.profile.tuning;
-        let tile = u64::from(tuning.tile);
+        let mut division = self.divide(width, false);
+        let (profile, tuning) = (planner.profile, &planner.profile.tuning);
+        let (tile, columns) = (u64::from(tuning.tile), u64::from(of.columns));
         let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
-        let row_bytes =
-            u64::from(of.columns) * planner.data.size() + 2 * alignment(planner.profile);
-        // Some columns of several rows are not in one piece, as a stream writes them.
-        let held = if cut.at_once() {
-            planner.profile.longest_window() / row_bytes
-        } else {
-            1
-        };
-        (left.clamp(tile, 8 * tile) / division.tile_columns())
+        let row_bytes = columns * planner.data.size() + 2 * alignment(profile);
+        let held = profile.longest_window() / row_bytes;
+        division.tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
             .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
-            .min(planner.profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1))
-            .min(held)
-            .max(1)
+            .min(profile.most_between_cuts(of.elements()) / columns.max(1))
+            // Some columns of several rows are not in one piece, as a stream writes them.
+            .min(if at_once { held } else { 1 })
+            .max(1);
+        division
     }
 }
 
@@ -361,16 +309,10 @@ pub(super) fn pieces_of(of: &ByColumn, range: &Range<u64>, tile_columns: u64) ->
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {
-        let (batch, column) = (start / width, start % width);
-        let whole = (range.end - start) / width;
-        let (batches, columns) = if column == 0 && whole > 0 {
-            (batch..batch + whole, 0..width)
-        } else {
-            (
-                batch..batch + 1,
-                column..(column + range.end - start).min(width),
-            )
-        };
+        let (batch, column, left) = (start / width, start % width, range.end - start);
+        let whole = if column == 0 { left / width } else { 0 };
+        let batches = batch..batch + whole.max(1);
+        let columns = column..(column + left).min(width);
         start += (batches.end - batches.start) * (columns.end - columns.start);
         pieces.push(Piece {
             tiles: div_ceil(columns.end - columns.start, tile_columns),

@@ -31,12 +31,10 @@ impl<'a> ColumnsInRegisters<'a> {
         )?;
         let over = Columns::new(planner.in_registers())?;
         over.check_whole()?;
-        let (division, held_rows) = columns_held(&over).ok_or_else(|| {
-            let rows = over.by.rows;
-            Cannot::Because(format!(
-                "{rows} elements of a column are more than a workgroup's registers hold"
-            ))
-        })?;
+        let rows = over.by.rows;
+        let too_many = "elements of a column are more than a workgroup's registers hold";
+        let (division, held_rows) =
+            columns_held(&over).ok_or_else(|| Cannot::Because(format!("{rows} {too_many}")))?;
         let walk = Self {
             over,
             division,
@@ -46,9 +44,7 @@ impl<'a> ColumnsInRegisters<'a> {
         planner.profile.check_bound(workspace + walk.bound())?;
         Ok(walk)
     }
-}
 
-impl ColumnsInRegisters<'_> {
     /// The buffers that the kernel binds besides gamma, beta and gate.
     fn bound(&self) -> usize {
         let tensors = self.over.planner.tensors;
@@ -93,14 +89,10 @@ impl Walk for ColumnsInRegisters<'_> {
     /// It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows slowly, 3
     /// times.
     fn is_profitable(&self) -> bool {
-        let Planner {
-            profile,
-            problem,
-            tensors,
-            ..
-        } = self.over.planner;
-        let split = WalkedColumns::read_twice(Planner::new(profile, problem, tensors));
-        profile.cheap_barriers() || !split.is_ok_and(|split| split.has_room())
+        let planner = self.over.planner;
+        let body = planner.problem.body;
+        let has_room = WalkedColumns::has_room_in_pieces(Planner { body, ..planner });
+        planner.profile.cheap_barriers() || !has_room
     }
 
     fn bound_besides_params(&self) -> Option<usize> {
@@ -126,6 +118,7 @@ impl Walk for ColumnsInRegisters<'_> {
         };
         let kernel = (kernel, division.workgroup_size);
         let mut reduced = Reduced::default();
+        let dispatches = &mut reduced.dispatches;
         for piece in &pieces_of(of, &known.part, division.tile_columns()) {
             let tiles = Tiles {
                 piece,
@@ -135,23 +128,18 @@ impl Walk for ColumnsInRegisters<'_> {
                 stats: 0,
             };
             let shares = over.shares(&tiles)?;
-            reduced
-                .dispatches
-                .extend(planner.over(&shares, kernel, |share, range| {
-                    let window = &share.window;
-                    let mut bindings: Vec<_> =
-                        tensors.inputs.iter().map(|one| window.bind(one)).collect();
-                    bindings.extend(params.bindings.clone());
-                    if params.weighted {
-                        bindings.push(Binding::workspace());
-                    }
-                    bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
-                    bindings.extend(tensors.result_bindings());
-                    let tiles = share.uniforms(of, &tiles, params, range);
-                    let scalars = planner.problem.scalars();
-                    (bindings, ColumnsFusedUniforms { tiles, scalars })
-                })?);
-            check_dispatches(reduced.dispatches.len() as u64)?;
+            dispatches.extend(planner.over(&shares, kernel, |share, range| {
+                let bind = |tensor| share.window.bind(tensor);
+                let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
+                bindings.extend(params.bindings.clone());
+                bindings.extend(params.weighted.then(Binding::workspace));
+                bindings.extend(tensors.outputs.iter().map(bind));
+                bindings.extend(tensors.result_bindings());
+                let tiles = share.uniforms(of, &tiles, params, range);
+                let scalars = planner.problem.scalars();
+                (bindings, ColumnsFusedUniforms { tiles, scalars })
+            })?);
+            check_dispatches(dispatches.len() as u64)?;
         }
         Ok(reduced)
     }
