@@ -121,9 +121,10 @@ pub fn dtypes() -> Vec<DTypes> {
 /// Takes the variants that random operations ask for, `operations` of each kind, whatever the profile and wherever the
 /// tensors are.
 pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Variant)) {
-    let mut random = Random(seed);
     let all_types = dtypes();
-    for _ in 0..operations {
+    for operation in 0..operations {
+        // Of its own, so that a plan that changes leaves the other operations alone.
+        let mut random = Random(seed + (operation << 32));
         let mut profile = random.profile();
         if random.flag() {
             profile.algorithm = Some(random.of(&Algorithm::ALL));
