@@ -118,7 +118,8 @@ pub(crate) struct Groups {
     pub samples: Option<Samples>,
 }
 
-/// The axes of channels, in storage order, and those that statistics and parameters vary along: bit a is set for axis a.
+/// The axes of channels, in storage order, and those that statistics and parameters vary along: bit a is set for axis
+/// a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MixedAxes {
     pub sizes: [u32; MAX_RANK],
@@ -292,8 +293,8 @@ impl Axes {
         }
     }
 
-    /// The number of neighbouring rows that share parameters, if the elements are rows and each sample has parameters of
-    /// its own.
+    /// The number of neighbouring rows that share parameters, if the elements are rows and each sample has parameters
+    /// of its own.
     pub fn rows_of_a_sample(&self) -> Option<u64> {
         let (sample, rows) = self.0.split_first()?;
         let rows = Self(rows.to_vec());

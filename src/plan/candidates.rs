@@ -1,5 +1,5 @@
-//! The one list that decides which plan an operation gets: the first candidate of its family that can do the problem and
-//! is profitable, or the one that the profile forces. A walk says why it cannot do a problem, and whether it is
+//! The one list that decides which plan an operation gets: the first candidate of its family that can do the problem
+//! and is profitable, or the one that the profile forces. A walk says why it cannot do a problem, and whether it is
 //! profitable.
 
 use super::limits::{Cannot, Unfit, check};

@@ -184,8 +184,8 @@ impl Planner<'_> {
         if whole { u64::from(size) } else { 0 }
     }
 
-    /// Neighbouring invocations whose sums of a row are added up before they are written: those of a subgroup, or else a
-    /// few where barriers are cheap.
+    /// Neighbouring invocations whose sums of a row are added up before they are written: those of a subgroup, or else
+    /// a few where barriers are cheap.
     pub fn threads_per_partial(&self, workgroup_size: u32) -> u64 {
         match self.subgroup(workgroup_size) {
             0 if self.profile.cheap_barriers() => THREADS_PER_PARTIAL,

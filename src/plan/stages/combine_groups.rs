@@ -51,8 +51,8 @@ impl Planner<'_> {
         Ok((dispatches, sums))
     }
 
-    /// Combines them to the records that the elementwise pass needs, in the place of `sums`. `stats` are the records that
-    /// are known before the sums.
+    /// Combines them to the records that the elementwise pass needs, in the place of `sums`. `stats` are the records
+    /// that are known before the sums.
     pub fn combine_groups(
         &self,
         groups: &Groups,

@@ -41,8 +41,8 @@ impl Planner<'_> {
         params.map(|param| div_ceil(param.elements, 4)).sum()
     }
 
-    /// The locations of the parameters, and the dispatches that copy them to the workspace if they have to be there: with
-    /// `others` that the kernels bind, an adapter may bind too few buffers.
+    /// The locations of the parameters, and the dispatches that copy them to the workspace if they have to be there:
+    /// with `others` that the kernels bind, an adapter may bind too few buffers.
     pub fn load_params(
         &self,
         others: usize,

@@ -178,8 +178,8 @@ impl<'a> Columns<'a> {
         self.in_ranges(division, length)
     }
 
-    /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of rows
-    /// that those are few.
+    /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of
+    /// rows that those are few.
     fn in_ranges(&self, division: Division, length: u64) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let (statistics, length) = (of.statistics(), length.max(1));
@@ -191,8 +191,8 @@ impl<'a> Columns<'a> {
         let pieces = |range: &Range<u64>| pieces_of(of, range, division.tile_columns());
         let with_start = |range: &Range<u64>| (range.start, pieces(range));
         let mut pieces: BTreeMap<_, _> = ranges.iter().map(with_start).collect();
-        // Column tiles of each sample with parameters of its own, or of all batches together. A piece of several samples
-        // is the only one that these have.
+        // Column tiles of each sample with parameters of its own, or of all batches together. A piece of several
+        // samples is the only one that these have.
         let sample = |piece: &Piece| u64::from(of.of_samples) * piece.batches.start;
         let mut tiles: BTreeMap<_, u64> = BTreeMap::new();
         for piece in pieces.values_mut().flatten() {
@@ -283,8 +283,8 @@ impl<'a> Columns<'a> {
         division
     }
 
-    /// The division of the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so it
-    /// grows while enough tiles are left to keep the adapter busy. `at_once` says that all columns are done at once.
+    /// The division of the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so
+    /// it grows while enough tiles are left to keep the adapter busy. `at_once` says that all columns are done at once.
     fn divide_for_apply(&self, width: u64, at_once: bool) -> Division {
         let Self { planner, by: of } = self;
         let mut division = self.divide(width, false);

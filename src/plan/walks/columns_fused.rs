@@ -86,8 +86,8 @@ fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
 }
 
 impl Walk for ColumnsInRegisters<'_> {
-    /// It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows slowly, 3
-    /// times.
+    /// It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows slowly,
+    /// 3 times.
     fn is_profitable(&self) -> bool {
         let planner = self.over.planner;
         let body = planner.problem.body;
