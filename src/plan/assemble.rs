@@ -2,7 +2,7 @@
 
 use super::candidates::{WHOLE, Way};
 use super::derived::Derived;
-use super::dispatch::{Binding, Dispatch, Phases};
+use super::dispatch::{Binding, Dispatch, Phases, Requirement};
 use super::limits::{Unfit, check_dispatches};
 use super::planner::Planner;
 use super::problem::Family;
@@ -327,11 +327,8 @@ fn writing(tensors: &Tensors, reduction: &Dispatch) -> Dispatch {
         .iter()
         .find(|bound| bound.tensor == Tensor::DiffDst);
     if let Some(bytes) = read.map(|read| read.bytes.clone()) {
-        bindings.extend(tensors.outputs.iter().map(|output| Binding {
-            tensor: output.tensor,
-            bytes: bytes.clone(),
-            owned: None,
-        }));
+        let write = |output: &Requirement| Binding::new(output.tensor, bytes.clone());
+        bindings.extend(tensors.outputs.iter().map(write));
     }
     // Results need registers, so only one row is loaded at a time.
     for (name, value) in &mut dispatch.constants {
@@ -352,13 +349,11 @@ fn bound_from(
         return dispatches;
     }
     let all = tensors.all();
-    for binding in dispatches
-        .iter_mut()
-        .flat_map(|dispatch| &mut dispatch.bindings)
-    {
-        let mut all = all.iter();
-        let bound = all.find(|one| one.tensor == binding.tensor && one.tensor.is_statistic());
-        binding.shift(bound.map_or(0, |statistic| part.start * statistic.dtype.size()));
-    }
+    let skipped = |tensor: Tensor| {
+        let mut statistics = all.iter().filter(|one| one.tensor.is_statistic());
+        let bound = statistics.find(|one| one.tensor == tensor);
+        bound.map_or(0, |statistic| part.start * statistic.dtype.size())
+    };
+    dispatches.iter_mut().for_each(|one| one.shift(skipped));
     dispatches
 }

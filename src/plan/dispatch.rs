@@ -109,6 +109,13 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
+    /// Binds each tensor so many bytes further on.
+    pub fn shift(&mut self, by: impl Fn(Tensor) -> u64) {
+        for binding in &mut self.bindings {
+            binding.shift(by(binding.tensor));
+        }
+    }
+
     /// The kernel's variant for some of its bindings, each bound to a buffer of its own with room for whole vec4s.
     pub fn variant(&self, types: DTypes, access: Access, bound: &[&Binding]) -> Variant {
         Variant {

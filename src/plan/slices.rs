@@ -145,6 +145,7 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
     let mut algorithm = Algorithm::General;
     let mut has_halves = false;
     let mut dispatches = Vec::new();
+    let mut all = tensors.all();
     let before = workspace;
     for slice in 0..slices.count() {
         let first = slice * slices.at_once;
@@ -162,9 +163,12 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
         };
         workspace.grow_to(&own);
         (algorithm, has_halves) = (assembled.algorithm, assembled.has_halves);
-        if first > 0 {
-            shift(&mut assembled.dispatches, first, &slices, tensors);
-        }
+        let skipped = |tensor| {
+            let own = all.iter().find(|one| one.tensor == tensor);
+            own.map_or(0, |own| first * slices.bits_of_a_line(tensors, own) / 8)
+        };
+        let of_slice = assembled.dispatches.iter_mut();
+        of_slice.for_each(|(_, dispatch)| dispatch.shift(skipped));
         dispatches.append(&mut assembled.dispatches);
         // Every slice has a dispatch.
         let left = slices.count() - slice - 1;
@@ -175,22 +179,8 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
         let finish = planner.finish(&planner.total(running), &derived, Route::Whole)?;
         dispatches.extend(finish.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)));
     }
-    let mut all = tensors.all();
     all.retain(|tensor| has_halves || tensor.tensor != Tensor::Sums);
     complete(planner, algorithm, all, &workspace, dispatches)
-}
-
-/// Binds a slice's dispatches from its first row or sample on.
-fn shift(dispatches: &mut [(Phases, Dispatch)], first: u64, slices: &Slices, tensors: &Tensors) {
-    let all = tensors.all();
-    for binding in dispatches
-        .iter_mut()
-        .flat_map(|(_, dispatch)| &mut dispatch.bindings)
-    {
-        let tensor = all.iter().find(|one| one.tensor == binding.tensor);
-        let bits = tensor.map_or(0, |tensor| slices.bits_of_a_line(tensors, tensor));
-        binding.shift(first * bits / 8);
-    }
 }
 
 /// The plan, checked.
