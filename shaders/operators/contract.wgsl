@@ -6,6 +6,8 @@
 //   src/kernels/streams.rs makes the functions that load and store them.
 // * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
 //   with others. residual_after: a residual is added to the layer's output.
+// * struct Accumulator, alias Total: running sums of terms, for four channels or for four shares of one; and the sums of
+//   one channel. src/kernels/sums.rs makes the functions that convert between these and records.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
 // * in_blocks, block_rows: whether elements are added in blocks, and how many rows a block has.
@@ -15,21 +17,14 @@
 // * struct Coefficients, of real4s: all that the result of four elements depends on besides the elements. At first
 //   these are statistics and parameters, later also what follows from the sums.
 // * struct Element: the values from which the terms and the result of four elements are computed.
-// * struct Accumulator, of real4s: running sums of terms, for four channels or for four shares of one.
-// * alias Total: the sums of one channel.
 // * fn with_params(coefficients: Coefficients, params: Params) -> Coefficients: the coefficients with gamma and beta.
 // * fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients, or else `combine`
 //   and `derived`.
 // * fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element: called for the sums, with the coefficients
 //   that are known before them, and for the result.
 // * fn result(element: Element, coefficients: Coefficients) -> Outputs
-// * fn merge(a: Accumulator, b: Accumulator) -> Accumulator
-// * fn horizontal_sum(sums: Accumulator) -> Total: merges the four, where they belong to one channel.
-// * fn total_of(sums: Accumulator, i: u32) -> Total: channel i of the four.
 // * fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients, only in bodies
 //   over channels: for a vector whose elements belong to two of them.
-// * fn words_of_total(record: Total) -> real4, fn accumulator_of(words: Words) -> Accumulator: convert to words of the
-//   workspace, and back.
 
 #import records
 
@@ -93,8 +88,23 @@ fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Ac
     return Accumulator();
 }
 
+// Sums that do not just add up are merged otherwise.
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
+    return add_sums(a, b);
+}
+
+// Merges the sums of one channel.
 fn merge_totals(a: Total, b: Total) -> Total {
-    return a + b;
+    let one = accumulator_of(splat(words_of_total(a)));
+    return total_of(merge(one, accumulator_of(splat(words_of_total(b)))), 0u);
+}
+
+// Merges the four, where they belong to one channel.
+fn horizontal_sum(sums: Accumulator) -> Total {
+    return merge_totals(
+        merge_totals(total_of(sums, 0u), total_of(sums, 1u)),
+        merge_totals(total_of(sums, 2u), total_of(sums, 3u)),
+    );
 }
 
 // Packs the sums of two of four channels into a record, and unpacks the four from two records.

@@ -8,7 +8,7 @@
 // nearer to the merged mean.
 // Where elements are not `centered`, shift and δ are 0, and M2 / count is the mean of squares.
 
-#import records, params, activation, inverse_deviation
+#import records, params, layer_output, activation, inverse_deviation
 
 // All that an element's result depends on besides the element.
 struct Coefficients {
@@ -19,22 +19,6 @@ struct Coefficients {
     beta: real4,
     gate: real4,
 }
-
-struct Element {
-    x: real4,
-    after: real4, // added to the layer's output
-}
-
-// Statistics of four channels side by side, or of four shares of one.
-struct Accumulator {
-    count: real4,
-    shift: real4,
-    delta: real4,
-    m2: real4,
-}
-
-// Count, shift, δ, M2.
-alias Total = real4;
 
 // Loads statistics where they are given; otherwise nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -101,11 +85,6 @@ fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) 
     );
 }
 
-fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
-    if residual_after { return Element(inputs.src, inputs.residual); }
-    return Element(inputs.src + inputs.residual, real4());
-}
-
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(activation(before_activation(element, coefficients)), element.x);
 }
@@ -116,13 +95,6 @@ fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
 
 fn before_activation(element: Element, coefficients: Coefficients) -> real4 {
     return after_params(x_hat(element, coefficients) * coefficients.gamma + coefficients.beta, element, coefficients);
-}
-
-fn after_params(shifted: real4, element: Element, coefficients: Coefficients) -> real4 {
-    var y = shifted;
-    if gated { y *= coefficients.gate; }
-    if residual_after { y += element.after; }
-    return y;
 }
 
 fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
@@ -149,26 +121,6 @@ fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
         select(a.shift, b.shift, take_b),
         select(from_a, from_b, take_b),
         (a.m2 + b.m2) + step * (step * (a.count * (b.count / total))),
-    );
-}
-
-// Merges the sums of one channel.
-fn merge_totals(a: Total, b: Total) -> Total {
-    let count = a.x + b.x;
-    let total = max(count, 1.0);
-    let both = a.x > 0.0 && b.x > 0.0;
-    let step = select(0.0, (b.y - a.y) + (b.z - a.z), both);
-    let from_a = a.z + step * (b.x / total);
-    let from_b = b.z - step * (a.x / total);
-    let m2 = (a.w + b.w) + step * (step * (a.x * (b.x / total)));
-    let take_b = a.x == 0.0 || (both && abs(from_b) < abs(from_a));
-    return select(Total(count, a.y, from_a, m2), Total(count, b.y, from_b, m2), take_b);
-}
-
-fn horizontal_sum(sums: Accumulator) -> Total {
-    return merge_totals(
-        merge_totals(total_of(sums, 0u), total_of(sums, 1u)),
-        merge_totals(total_of(sums, 2u), total_of(sums, 3u)),
     );
 }
 
@@ -200,18 +152,6 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     // Only rounding makes this negative. Drivers turn NaN into 0 in `max` with 0, and in `select`.
     let m2 = abs(block.e2 - block.e * mean);
     return merge(sums, Accumulator(block.count, block.shift, mean, m2));
-}
-
-fn words_of_total(record: Total) -> real4 {
-    return record;
-}
-
-fn total_of(sums: Accumulator, i: u32) -> Total {
-    return Total(sums.count[i], sums.shift[i], sums.delta[i], sums.m2[i]);
-}
-
-fn accumulator_of(words: Words) -> Accumulator {
-    return Accumulator(words.x, words.y, words.z, words.w);
 }
 
 // Writes mean and biased variance of the first `count` of four channels, and updates running statistics, except those

@@ -1,8 +1,9 @@
-// The gradient of batch norm, of group norm and of layer norm, four elements at a time. If an activation follows the
+// The gradient of batch norm, group norm, layer norm and RMS norm, four elements at a time. If an activation follows the
 // layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
-// x̂ = (src − mean) · r. With a gate, gamma stands for gamma · gate. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
-// share a mean. Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
+// x̂ = (src − mean) · r. With a gate, gamma stands for gamma · gate. a and b are the means of gamma · diff_dst and
+// gamma · diff_dst · x̂ over the elements that share a mean.
+// Where elements are not `centered`, mean and a are 0 and r = 1 / sqrt(mean_square + epsilon).
 
 #import records, activation, inverse_deviation
 
@@ -22,15 +23,6 @@ struct Element {
     xhat: real4,
 }
 
-// Four running sums side by side, of one channel or of four.
-struct Accumulator {
-    d: real4,
-    d_xhat: real4,
-}
-
-// The sums of one channel.
-alias Total = real2;
-
 // Loads mean and r = 1 / sqrt(variance + epsilon) of four channels from tensors, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     if !centered {
@@ -42,8 +34,11 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
 }
 
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    if gated { return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.gate, coefficients.a, coefficients.b); }
-    return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.beta, coefficients.a, coefficients.b);
+    var known = coefficients;
+    known.gamma = params.gamma;
+    known.beta = params.beta;
+    if gated { known.beta = params.gate; }
+    return known;
 }
 
 // Reads records (mean, r, gamma, beta).
@@ -57,9 +52,15 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 
 // Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
-    if of_groups { return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, means.z, means.w); }
-    let scale = coefficients.gamma;
-    return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, scale * means.x, scale * means.y);
+    var known = coefficients;
+    if of_groups {
+        known.a = means.z;
+        known.b = means.w;
+    } else {
+        known.a = coefficients.gamma * means.x;
+        known.b = coefficients.gamma * means.y;
+    }
+    return known;
 }
 
 fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
@@ -74,7 +75,9 @@ fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) 
 }
 
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
-    let xhat = (inputs.src - coefficients.mean) * coefficients.r;
+    var x = inputs.src;
+    if centered { x -= coefficients.mean; }
+    let xhat = x * coefficients.r;
     return Element(activation_gradient(xhat * coefficients.gamma + coefficients.beta, inputs.diff_dst), xhat);
 }
 
@@ -82,7 +85,8 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     var d = coefficients.gamma * element.d;
     if gated { d *= coefficients.beta; }
-    return Outputs(coefficients.r * ((d - coefficients.a) - element.xhat * coefficients.b), element.d);
+    if centered { d -= coefficients.a; }
+    return Outputs(coefficients.r * (d - element.xhat * coefficients.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src matters only to the activation.
@@ -92,22 +96,14 @@ fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs 
 
 // The terms of the elements that are inside.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
-    return Accumulator(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
-}
-
-fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
-    return Accumulator(a.d + b.d, a.d_xhat + b.d_xhat);
+    return accumulator(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
 }
 
 // Weights the sums with gamma where it varies between the elements of a row, or between the channels of a group.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
-    let scaled_sums = Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
-    if gated { return Accumulator(scaled_sums.d * coefficients.beta, scaled_sums.d_xhat * coefficients.beta); }
+    let scaled_sums = scale_sums(sums, coefficients.gamma);
+    if gated { return scale_sums(scaled_sums, coefficients.beta); }
     return scaled_sums;
-}
-
-fn horizontal_sum(sums: Accumulator) -> Total {
-    return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
 }
 
 // Adds what follows from the channel's sums, or from its group's, to the coefficients.
@@ -118,38 +114,23 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 
 // Derives the records that `combine` reads, side by side: the means of the sums.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    let b = sums.d_xhat * scalars.inverse_count;
-    if !centered { return Words(real4(), b, real4(), real4()); }
-    return Words(sums.d * scalars.inverse_count, b, real4(), real4());
+    return Words(sum_d(sums) * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
 // Derives the records of channels that share statistics with others: a channel's own sums, then the means of its
 // group's.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
-    let b = group.d_xhat * scalars.inverse_count;
-    if !centered { return Words(own.d, own.d_xhat, real4(), b); }
-    return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, b);
-}
-
-fn words_of_total(record: Total) -> real4 {
-    return real4(record, real2());
-}
-
-fn total_of(sums: Accumulator, i: u32) -> Total {
-    return real2(sums.d[i], sums.d_xhat[i]);
-}
-
-fn accumulator_of(words: Words) -> Accumulator {
-    return Accumulator(words.x, words.y);
+    let means = derived(0u, group, scalars);
+    return Words(sum_d(own), own.d_xhat, means.x, means.y);
 }
 
 // Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma + beta).
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     var gate = real4(1.0);
     if gated { gate = load_gate(vec4_index); }
-    store_first_diff_beta(vec4_index, gate * sums.d, count);
+    store_first_diff_beta(vec4_index, gate * sum_d(sums), count);
     store_first_diff_gamma(vec4_index, gate * sums.d_xhat, count);
     if gate_summed {
-        store_first_diff_gate(vec4_index, load_gamma(vec4_index) * sums.d_xhat + load_beta(vec4_index) * sums.d, count);
+        store_first_diff_gate(vec4_index, load_gamma(vec4_index) * sums.d_xhat + load_beta(vec4_index) * sum_d(sums), count);
     }
 }

@@ -8,7 +8,7 @@
 // after another, or of those among them that the dispatch does. `walks_of_a_row` workgroups do one tile of rows of a
 // batch, and the next ones the batch's next tile, of which there are `row_tiles`. So they read memory in its order.
 
-#import records, vectors, params, given_params
+#import records, vectors, params, copied_params
 #import columns_aligned if aligned, columns_misaligned if not aligned
 
 const same_columns: bool = true; // an invocation has the same ones in every row
@@ -80,6 +80,6 @@ fn param_of(batch: u32, row: u32) -> u32 {
 
 // gamma and beta of a row, for four of its elements.
 fn params_of_row(param: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
+    if !has_params { return neutral_params(); }
     return splat_params(given_params(param / 4u), param % 4u);
 }

@@ -1,6 +1,6 @@
 // Parameters and record of a single channel, by the indices of its parameters and of its statistics.
 
-#import body, params, records
+#import body, params
 
 fn params_of(parameter: u32) -> Params {
     return splat_params(load_params(parameter / 4u), parameter % 4u);

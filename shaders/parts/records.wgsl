@@ -8,13 +8,6 @@ struct Scalars {
     running_correction: real, // 1 where the running variance is unbiased, else 0
 }
 
-// gamma and beta of four elements, and with a gate the factor that comes after both.
-struct Params {
-    gamma: real4,
-    beta: real4,
-    gate: real4,
-}
-
 // Four records side by side, word by word.
 struct Words {
     x: real4,

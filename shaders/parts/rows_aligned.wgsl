@@ -1,13 +1,13 @@
 // The functions of rows_fused for rows that begin at vec4s.
 
-#import records, params, vectors
+#import params, vectors
 
 const same_columns: bool = true; // at the same position in any row, an invocation has the same ones
 const paired_columns: bool = true;
 
 // gamma and beta of a vec4's columns, from element `first` on; past the row's end, those of its last vec4.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
+    if !has_params { return neutral_params(); }
     return load_params(first / 4u + min(vec4_index, uniforms.row_vec4s - 1u));
 }
 

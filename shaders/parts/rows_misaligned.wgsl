@@ -1,6 +1,6 @@
 // The functions of rows_fused for rows that do not begin at vec4s. A vector is one vec4.
 
-#import records, params, rows, vectors
+#import params, rows, vectors
 
 const same_columns: bool = false; // at the same position in another row, an invocation may have others
 const paired_columns: bool = false;
@@ -8,7 +8,7 @@ const paired_columns: bool = false;
 // gamma and beta of a vec4's columns, from element `first` on, each assembled from two vec4s; 0 after the row's end and
 // before its start, where a buffer may hold anything.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
+    if !has_params { return neutral_params(); }
     // The first element's position, counted from the vec4 before the buffer.
     let start = first + 4u * vec4_index + 4u - misalignment;
     let last = (first + uniforms.columns - 1u) / 4u;

@@ -2,7 +2,7 @@
 // rows on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of
 // columns.
 
-#import rows, records, params, given_params
+#import rows, params, copied_params
 
 const same_columns: bool = true; // an invocation has the same ones in every row
 const paired_columns: bool = aligned || !of_samples;

@@ -11,7 +11,7 @@
 // or in the workspace), gate (optional) read; workspace read; dst, sum (with residual) written, at once or one after another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
-#import given_params, tiles, body, records, params, vectors, rows, rows_split
+#import tiles, body, records, params, copied_params, vectors, rows, rows_split
 
 @compute @workgroup_size(workgroup_size)
 fn rows_apply(
@@ -85,7 +85,7 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
 // gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
 // end.
 fn params_of(row: u32, vec4_index: u32, misalignment: u32) -> Params {
-    if !(scaled || offset) { return Params(real4(1.0), real4(), real4(1.0)); }
+    if !has_params { return neutral_params(); }
     let columns = columns_of(vec4_index, misalignment);
     let first = first_param_of(row);
     var params = params_vec4(first, vec4_index);

@@ -1,6 +1,7 @@
 //! The operators: the bodies of `shaders/operators/`, which say what a kernel computes from the elements that it walks.
 
 use super::files::{File, file};
+use super::sums::Sum;
 use super::{BLOCK_VECTORS, Constant};
 use crate::Tensor;
 use crate::operation::{Norm, Pass};
@@ -80,12 +81,23 @@ impl Body {
     }
 
     pub(super) const fn file(self) -> File {
-        match (self.computes, self.of_rows, self.centered) {
-            (Computes::Gradient, true, _) => file!("operators/rms_gradient"),
-            (Computes::Gradient, false, _) => file!("operators/gradient"),
-            (_, true, true) => file!("operators/rows_forward"),
-            (_, true, false) => file!("operators/rms_forward"),
-            (_, false, _) => file!("operators/forward"),
+        match (self.computes, self.of_rows) {
+            (Computes::Gradient, _) => file!("operators/gradient"),
+            (_, true) => file!("operators/rows_forward"),
+            (_, false) => file!("operators/forward"),
+        }
+    }
+
+    /// The sums that it takes.
+    pub(super) fn sums(self) -> Vec<Sum> {
+        let without_mean = |name| Sum {
+            name,
+            is_taken: self.centered || !self.of_rows,
+        };
+        match (self.computes, self.of_rows) {
+            (Computes::Gradient, _) => vec![without_mean("d"), Sum::taken("d_xhat")],
+            (_, true) => vec![without_mean("e"), Sum::taken("e2")],
+            (_, false) => ["count", "shift", "delta", "m2"].map(Sum::taken).into(),
         }
     }
 
@@ -100,10 +112,10 @@ impl Body {
 
     /// The tensors that it writes element by element, the fields of WGSL's `Outputs`; the first is written in every pass.
     pub const fn outputs(self) -> &'static [Tensor] {
-        match (self.is_gradient(), self.of_rows) {
-            (true, true) => &[Tensor::DiffSrc],
-            (true, false) => &[Tensor::DiffSrc, Tensor::DiffResidual],
-            (false, _) => &[Tensor::Dst, Tensor::Sum],
+        if self.is_gradient() {
+            &[Tensor::DiffSrc, Tensor::DiffResidual]
+        } else {
+            &[Tensor::Dst, Tensor::Sum]
         }
     }
 
@@ -129,17 +141,30 @@ impl Body {
         self.centered && !self.of_groups && !self.of_rows
     }
 
+    /// Whether it is RMS norm's gradient, with neither beta nor gate.
+    const fn is_rms_gradient(self) -> bool {
+        self.is_gradient() && self.of_rows
+    }
+
     /// Whether its kernels read one of the caller's tensors.
     pub fn reads(self, tensor: Tensor) -> bool {
-        let is_rms_gradient = self.is_gradient() && self.of_rows;
         match tensor {
             Tensor::Gamma => true,
-            Tensor::Beta => !is_rms_gradient,
+            Tensor::Beta => !self.is_rms_gradient(),
             Tensor::Gate if self.is_inference() => !self.is_plain(),
-            Tensor::Gate => !is_rms_gradient,
+            Tensor::Gate => !self.is_rms_gradient(),
             Tensor::Mask => self.is_gradient() && (self.centered || self.of_groups),
             Tensor::RunningMean | Tensor::RunningVariance => self.is_plain() && self.merges(),
             _ => self.inputs().contains(&tensor) || self.statistics().contains(&tensor),
+        }
+    }
+
+    /// The parameters that a parameter's gradient follows from, besides sums.
+    pub const fn read_for(gradient: Tensor) -> &'static [Tensor] {
+        match gradient {
+            Tensor::DiffGate => &[Tensor::Gamma, Tensor::Beta],
+            Tensor::DiffGamma | Tensor::DiffBeta => &[Tensor::Gate],
+            _ => &[],
         }
     }
 

@@ -19,12 +19,8 @@ constants! {
         aligned: bool,
         /// Two rows may share a word, each with one half.
         shares_words: bool,
-        /// gamma is given.
-        scaled: bool,
-        /// beta is given.
-        offset: bool,
-        /// gamma and beta are in the workspace.
-        weighted: bool,
+        /// Parameters that are copies in the workspace.
+        copied_params: u32,
         /// Each batch has parameters of its own.
         of_samples: bool,
         /// Several invocations have the same columns.

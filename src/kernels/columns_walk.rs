@@ -28,12 +28,8 @@ constants! {
         recorded: bool,
         /// and so are a gradient's means.
         batch_statistics: bool,
-        /// gamma is given.
-        scaled: bool,
-        /// beta is given, and matters.
-        offset: bool,
-        /// gamma and beta are in the workspace.
-        weighted: bool,
+        /// Parameters that are copies in the workspace.
+        copied_params: u32,
         /// Each batch has parameters of its own.
         of_samples: bool,
         /// The parameters' gradients are wanted.

@@ -3,7 +3,7 @@
 
 use super::Body;
 use super::files::{File, file};
-use crate::Activation;
+use crate::{Activation, Tensor};
 
 /// dst = activation(norm(src) + residual).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +30,11 @@ impl Epilogue {
     /// Whether the gradient recomputes the layer's output from src, statistics, gamma and beta.
     pub fn is_recomputed(self) -> bool {
         self.activation != Activation::None && !self.residual
+    }
+
+    /// Whether elements depend on a parameter: a gradient's on beta only through the activation.
+    pub fn uses(self, param: Tensor, body: Body) -> bool {
+        param != Tensor::Beta || !body.is_gradient() || self.is_recomputed()
     }
 }
 

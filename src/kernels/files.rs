@@ -28,7 +28,11 @@ pub(super) use file;
 macro_rules! parts {
     ($($name:literal)*) => {
         /// The parts that several kernels share, by their names.
-        pub(super) const PARTS: &[(&str, File)] = &[$(($name, file!(concat!("parts/", $name)))),*];
+        pub(super) const PARTS: &[(&str, File)] = &[
+            $(($name, file!(concat!("parts/", $name))),)*
+            // Bodies share it.
+            ("layer_output", file!("operators/layer_output")),
+        ];
     };
 }
 
@@ -40,7 +44,7 @@ parts! {
     "columns"
     "columns_aligned"
     "columns_misaligned"
-    "given_params"
+    "copied_params"
     "grouped_channels"
     "inverse_deviation"
     "mixed_channels"

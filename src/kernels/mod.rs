@@ -50,7 +50,7 @@
 //!   along the channels' axes, below the product of their sizes, in `finish`, too);
 //!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, partial sum);
-//!   weights by vec4 of columns;
+//!   copies of parameters by vec4 of their elements;
 //!   the records that `pack_statistics` spreads by statistic, which is below `statistics`;
 //!   subtotals by (subtotal, vec4 of channels).
 //! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to them
@@ -94,16 +94,19 @@ mod epilogue;
 mod files;
 mod finish;
 mod flat_apply;
+mod functions;
 #[cfg(wgpu_norm_mutants)]
 mod mutants;
+mod pack_params;
 mod pack_statistics;
-mod pack_weights;
+mod params;
 mod rows_apply;
 mod rows_fused;
 mod rows_reduce;
 mod shared_uniforms;
 mod source;
 mod streams;
+mod sums;
 #[cfg(test)]
 pub(crate) mod tests;
 mod uniforms;
@@ -125,8 +128,9 @@ pub(crate) use describe::Value;
 pub(crate) use epilogue::Epilogue;
 pub(crate) use finish::{Finish, FinishUniforms};
 pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
+pub(crate) use pack_params::{PackParams, PackParamsUniforms};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
-pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
+pub(crate) use params::bit;
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
@@ -145,7 +149,7 @@ use files::File;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kernel {
     PackStatistics,
-    PackWeights,
+    PackParams,
     ChannelsFirstReduce,
     ChannelsLastReduce,
     CombineGroups,
@@ -214,7 +218,7 @@ impl Kernel {
     pub fn entry(self) -> &'static Entry {
         match self {
             Self::PackStatistics => &pack_statistics::ENTRY,
-            Self::PackWeights => &pack_weights::ENTRY,
+            Self::PackParams => &pack_params::ENTRY,
             Self::ChannelsFirstReduce => &channels_first_reduce::ENTRY,
             Self::ChannelsLastReduce => &channels_last_reduce::ENTRY,
             Self::CombineGroups => &combine_groups::ENTRY,

@@ -20,12 +20,8 @@ constants! {
         complete: bool,
         /// Each sample, of `param_rows` rows, has parameters of its own.
         of_samples: bool,
-        /// gamma is given.
-        scaled: bool,
-        /// beta is given, and matters.
-        offset: bool,
-        /// gamma and beta are in the workspace.
-        weighted: bool,
+        /// Parameters that are copies in the workspace.
+        copied_params: u32,
         /// Rows are shorter than a vec4.
         narrow: bool,
         /// The tensor ends with a vector.
@@ -40,8 +36,7 @@ uniforms! {
         column_tiles: u32,
         stats: u32,
         means: u32,
-        weights: u32,
-        offsets: u32,
+        copies: u32,
     }
 }
 

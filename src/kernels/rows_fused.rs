@@ -18,10 +18,6 @@ constants! {
         shares_words: bool,
         /// Every invocation's vectors are in the row.
         complete: bool,
-        /// gamma is given.
-        scaled: bool,
-        /// beta is given.
-        offset: bool,
         /// Each row's statistics go to the workspace,
         kept: bool,
         /// or to their own tensors, whose elements do not share words.

@@ -22,12 +22,8 @@ constants! {
         complete: bool,
         /// Each sample, of `param_rows` rows, has parameters of its own.
         of_samples: bool,
-        /// gamma is given.
-        scaled: bool,
-        /// beta is given, and matters.
-        offset: bool,
-        /// gamma and beta are in the workspace.
-        weighted: bool,
+        /// Parameters that are copies in the workspace.
+        copied_params: u32,
         /// The parameters' gradients are wanted.
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
@@ -45,8 +41,7 @@ uniforms! {
         /// Partial sums of a row.
         partials_per_row: u32,
         stats: u32,
-        weights: u32,
-        offsets: u32,
+        copies: u32,
         row_partials: u32,
         partials: u32,
         /// 1 / columns.

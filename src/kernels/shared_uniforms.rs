@@ -171,8 +171,7 @@ uniforms! {
         /// The last vector of the window.
         last_vector: u32,
         stats: u32,
-        weights: u32,
-        offsets: u32,
+        copies: u32,
     }
 }
 

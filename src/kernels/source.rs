@@ -2,8 +2,9 @@
 
 use super::accessors::{self, Access, Accessors, Storage};
 use super::files::{self, File, file};
+use super::params::{self, COPIED_PARAMS, Params};
 use super::streams::Streams;
-use super::{Body, Constant, Epilogue, Kernel, epilogue};
+use super::{Body, Constant, Epilogue, Kernel, epilogue, sums};
 use crate::f16_encoder::PROBE_WORKGROUP;
 use crate::{DType, F16Encoder, Tensor};
 use std::collections::HashSet;
@@ -100,11 +101,11 @@ impl Variant {
         // Kernels that touch no element compute no activation.
         if matches!(
             self.kernel,
-            Kernel::PackWeights | Kernel::Finish | Kernel::CombineGroups
+            Kernel::PackParams | Kernel::Finish | Kernel::CombineGroups
         ) {
             self.epilogue = Epilogue {
                 zero_centered_gamma: self.epilogue.zero_centered_gamma,
-                gated: self.epilogue.gated,
+                gated: self.epilogue.gated && self.kernel != Kernel::PackParams,
                 ..Epilogue::default()
             };
         }
@@ -187,9 +188,14 @@ impl Variant {
 
     /// How many vec4s a load of data moves, in a kernel that moves vectors.
     pub(super) fn vector_vec4s(&self) -> Option<u32> {
+        self.size(VECTOR_VEC4S)
+    }
+
+    /// The value of the constant of this name that is a size.
+    fn size(&self, name: &str) -> Option<u32> {
         let mut constants = self.constants.iter();
         constants.find_map(|constant| match *constant {
-            (VECTOR_VEC4S, Constant::Size(vec4s)) => Some(vec4s),
+            (other, Constant::Size(size)) if other == name => Some(size),
             _ => None,
         })
     }
@@ -246,10 +252,16 @@ impl Variant {
             .into_iter()
             .map(|file| files::composed(file, body))
             .collect();
-        let called: HashSet<_> = own
+        let mut called: HashSet<_> = own
             .iter()
             .flat_map(|text| files::words_of_code(text))
             .collect();
+        let params = Params {
+            bound: &self.bound,
+            copied: self.size(COPIED_PARAMS).unwrap_or_default(),
+        };
+        let made = params.text(&called);
+        called.extend(made.iter().flat_map(|text| files::words_of_code(text)));
 
         let elements = self.elements();
         let mut parts = vec![enabled(self.f16_encoder).to_owned()];
@@ -263,6 +275,7 @@ impl Variant {
                 "gate_summed",
                 Constant::Flag(self.bound.contains(&Tensor::DiffGate)),
             ),
+            ("has_params", Constant::Flag(params.are_there())),
         ];
         let constants = self.body.constants().into_iter().chain(of_epilogue);
         for (name, value) in constants.chain(self.constants.iter().copied()) {
@@ -289,6 +302,8 @@ impl Variant {
             vector_vec4s: self.vector_vec4s(),
         };
         parts.extend(streams.text(&called));
+        parts.extend(made.iter().cloned());
+        parts.extend(sums::text(&self.body.sums(), &called));
         parts.extend(own);
         parts
     }
@@ -419,8 +434,7 @@ impl Variant {
                     accessors.load_plus_one()
                 }
                 (Some(accessors), _) => accessors.load(),
-                (None, Tensor::Gamma | Tensor::Gate) => accessors::absent_load(name, "real4(1.0)"),
-                (None, _) => accessors::absent_load(name, "real4()"),
+                (None, _) => accessors::absent_load(name, params::absent(tensor)),
             });
         }
         if is_called("store_") || is_called("store_first_") {

@@ -14,6 +14,7 @@
 //! An input that is not bound reads as 0, an output that is not bound is not written. A vec4's inputs are loaded before
 //! its outputs are stored, since an output may overwrite an input.
 
+use super::functions::{self, called_of, joined};
 use crate::Tensor;
 use std::collections::HashSet;
 
@@ -64,94 +65,64 @@ impl Streams<'_> {
             stores.collect()
         };
         let select = "select(f.NAME, t.NAME, condition)";
-        let of_four = "vec4_index: u32, outputs: Outputs";
-        let of_vector = "vector: u32, outputs: VectorOutputs";
+        let made =
+            |of: &str, names: &[Tensor], text: &str| format!("return {of}({});", each(names, text));
+        let inputs_by = |text: &str| made("Inputs", inputs, text);
+        let outputs_by = |text: &str| made("Outputs", outputs, text);
         let functions = [
             (
-                "load_inputs",
-                "vec4_index: u32",
-                "-> Inputs",
+                "load_inputs(vec4_index: u32) -> Inputs",
                 format!("return {};", loaded("load_NAME(vec4_index)")),
             ),
             (
-                "load_vector_inputs",
-                "vector: u32",
-                "-> VectorInputs",
+                "load_vector_inputs(vector: u32) -> VectorInputs",
                 format!(
                     "{}return VectorInputs({vectors});",
                     read.collect::<String>()
                 ),
             ),
             (
-                "select_inputs",
-                "f: Inputs, t: Inputs, condition: vec4<bool>",
-                "-> Inputs",
-                format!("return Inputs({});", each(inputs, select)),
+                "select_inputs(f: Inputs, t: Inputs, condition: vec4<bool>) -> Inputs",
+                inputs_by(select),
             ),
             (
-                "splat_inputs",
-                "inputs: Inputs, i: u32",
-                "-> Inputs",
-                format!("return Inputs({});", each(inputs, "real4(inputs.NAME[i])")),
+                "splat_inputs(inputs: Inputs, i: u32) -> Inputs",
+                inputs_by("real4(inputs.NAME[i])"),
             ),
             (
-                "realigned_inputs",
-                "own: Inputs, next: Inputs, misalignment: u32",
-                "-> Inputs",
-                format!(
-                    "return Inputs({});",
-                    each(inputs, "realigned(own.NAME, next.NAME, misalignment)")
-                ),
+                "realigned_inputs(own: Inputs, next: Inputs, misalignment: u32) -> Inputs",
+                inputs_by("realigned(own.NAME, next.NAME, misalignment)"),
             ),
             (
-                "turned_outputs",
-                "outputs: Outputs, by: u32",
-                "-> Outputs",
-                format!(
-                    "return Outputs({});",
-                    each(outputs, "realigned_before(outputs.NAME, outputs.NAME, by)")
-                ),
+                "turned_outputs(outputs: Outputs, by: u32) -> Outputs",
+                outputs_by("realigned_before(outputs.NAME, outputs.NAME, by)"),
             ),
-            ("store_outputs", of_four, "", stored("store_", "")),
             (
-                "store_first_outputs",
-                &format!("{of_four}, count: u32"),
-                "",
+                "store_outputs(vec4_index: u32, outputs: Outputs)",
+                stored("store_", ""),
+            ),
+            (
+                "store_first_outputs(vec4_index: u32, outputs: Outputs, count: u32)",
                 stored("store_first_", ", count"),
             ),
             (
-                "store_some_outputs",
-                &format!("{of_four}, some: vec4<bool>"),
-                "",
+                "store_some_outputs(vec4_index: u32, outputs: Outputs, some: vec4<bool>)",
                 stored("store_some_", ", some"),
             ),
             (
-                "store_vector_outputs",
-                of_vector,
-                "",
+                "store_vector_outputs(vector: u32, outputs: VectorOutputs)",
                 stored("store_vector_", ""),
             ),
             (
-                "store_first_vector_outputs",
-                &format!("{of_vector}, count: u32"),
-                "",
+                "store_first_vector_outputs(vector: u32, outputs: VectorOutputs, count: u32)",
                 stored("store_first_vector_", ", count"),
             ),
             (
-                "select_outputs",
-                "f: Outputs, t: Outputs, condition: vec4<bool>",
-                "-> Outputs",
-                format!("return Outputs({});", each(outputs, select)),
+                "select_outputs(f: Outputs, t: Outputs, condition: vec4<bool>) -> Outputs",
+                outputs_by(select),
             ),
         ];
-        for (name, parameters, returned, code) in functions {
-            if called.contains(name) {
-                let code = code.trim_end().replace("; ", ";\n    ");
-                texts.push(format!(
-                    "fn {name}({parameters}) {returned} {{\n    {code}\n}}\n"
-                ));
-            }
-        }
+        texts.extend(called_of(&functions, called));
         texts
     }
 
@@ -163,13 +134,5 @@ impl Streams<'_> {
 
 /// Repeats a text about the tensor NAME for each tensor.
 fn each(tensors: &[Tensor], text: &str) -> String {
-    joined(
-        tensors
-            .iter()
-            .map(|tensor| text.replace("NAME", tensor.name())),
-    )
-}
-
-fn joined(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
+    functions::each(tensors.iter().map(|tensor| tensor.name()), text)
 }

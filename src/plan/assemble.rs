@@ -209,15 +209,18 @@ impl Assembly<'_, '_> {
             .statistics
             .all()
             .collect::<Vec<_>>();
-        let mut params: Vec<_> = tensors.params().copied().collect();
-        params.retain(|_| !known.loads_params);
+        let params: &[_] = if known.loads_params {
+            &[]
+        } else {
+            &tensors.params
+        };
         let (channels, sizes) = if problem.family == Family::Groups {
             (problem.groups.channels_of_all(), problem.groups.sizes())
         } else {
             let channels = word(known.part.end - known.part.start);
             (channels, GroupSizes::none(channels))
         };
-        let read = [&statistics[..], &params];
+        let read = [&statistics[..], params];
         let pack = self
             .planner
             .pack_statistics(channels, sizes, read, known.stats)?;

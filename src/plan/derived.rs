@@ -5,8 +5,8 @@ use super::problem::{Family, Problem};
 use super::sizes::word;
 use super::tensors::Tensors;
 use super::workspace::Region;
-use crate::kernels::Scalars;
-use crate::{Shards, Tensor};
+use crate::Shards;
+use crate::kernels::{Body, Scalars};
 
 /// The results that follow from sums of channels of `count` elements.
 pub(crate) struct Derived {
@@ -42,7 +42,7 @@ impl Derived {
         match (problem.family, problem.body.is_gradient()) {
             (Family::Channels, false) => Self {
                 operands: vec![
-                    tensors.params().copied().collect(),
+                    tensors.params.clone(),
                     tensors.results.clone(),
                     tensors.running.clone(),
                 ],
@@ -71,15 +71,17 @@ impl Derived {
     }
 }
 
-/// The results, with the parameters that they follow from: a line for each gradient where there is a gate.
+/// The results, each with the parameters that its kernel reads; without any, all in a line.
 fn result_operands(tensors: &Tensors) -> Vec<Vec<Requirement>> {
-    let Some(gate) = tensors.gate.filter(|_| tensors.param_grads()) else {
+    let params = || tensors.params.iter().chain(&tensors.params_of_results);
+    let line = |result: &Requirement| -> Vec<_> {
+        let reads = Body::read_for(result.tensor);
+        let read = params().filter(|param| reads.contains(&param.tensor));
+        read.chain([result]).copied().collect()
+    };
+    let lines: Vec<_> = tensors.results.iter().map(line).collect();
+    if lines.iter().all(|line| line.len() == 1) {
         return vec![tensors.results.clone()];
-    };
-    let of_gate = tensors.gamma.into_iter().chain(tensors.beta);
-    let line = |result: &Requirement| match result.tensor {
-        Tensor::DiffGate => of_gate.clone().chain([*result]).collect(),
-        _ => vec![gate, *result],
-    };
-    tensors.results.iter().map(line).collect()
+    }
+    lines
 }

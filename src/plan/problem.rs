@@ -148,9 +148,13 @@ impl Problem {
         let all = |access, is_one: fn(Tensor) -> bool| {
             let slots = self.slots.iter();
             let slots = slots.filter(|slot| slot.access == access && is_one(slot.tensor));
-            slots.map(|slot| of(slot.tensor)).collect()
+            slots.map(|slot| of(slot.tensor)).collect::<Vec<_>>()
         };
         let of_body = |tensors: &[Tensor]| tensors.iter().filter_map(|&t| there(t)).collect();
+        let is_used = |param: &Requirement| self.epilogue.uses(param.tensor, self.body);
+        let (params, params_of_results) = all(Access::In, Tensor::is_param)
+            .into_iter()
+            .partition(is_used);
         Tensors {
             src: of(Tensor::Src),
             inputs: of_body(self.body.inputs()),
@@ -161,10 +165,8 @@ impl Problem {
                 dtype: self.types.statistics,
                 groups: self.axes.statistics(),
             },
-            gamma: there(Tensor::Gamma),
-            beta: there(Tensor::Beta),
-            beta_counts: !self.body.is_gradient() || self.epilogue.is_recomputed(),
-            gate: there(Tensor::Gate),
+            params,
+            params_of_results,
             running: all(Access::InOut, |_| true),
             outputs: of_body(self.body.outputs()),
             results: all(Access::Out, |one| one.is_param() || one.is_statistic()),

@@ -21,12 +21,10 @@ pub(crate) struct Tensors {
     /// The mask of elements that pass the activation: a gradient reads it, a forward pass writes it.
     pub mask: Option<Requirement>,
     pub statistics: Statistics,
-    pub gamma: Option<Requirement>,
-    pub beta: Option<Requirement>,
-    /// Whether beta, if it is there, matters to elements; if not, only to the gate's gradient.
-    pub beta_counts: bool,
-    /// The factor of gamma and beta.
-    pub gate: Option<Requirement>,
+    /// The parameters that elements depend on, all of one length.
+    pub params: Vec<Requirement>,
+    /// Those that only other parameters' gradients depend on.
+    pub params_of_results: Vec<Requirement>,
     /// Running mean and variance.
     pub running: Vec<Requirement>,
     /// The tensors that are written element by element.
@@ -61,9 +59,8 @@ impl Tensors {
         all.extend(&self.inputs);
         all.extend(self.mask);
         all.extend(self.statistics.all());
-        all.extend(self.gamma);
-        all.extend(self.beta);
-        all.extend(self.gate);
+        all.extend(&self.params);
+        all.extend(&self.params_of_results);
         all.extend(&self.running);
         all.extend(&self.outputs);
         all.extend(&self.results);
@@ -74,10 +71,7 @@ impl Tensors {
     /// The tensors that a dispatch of the whole operator binds.
     pub fn bound_at_once(&self) -> Vec<Requirement> {
         let mut all = self.all();
-        all.retain(|one| match one.tensor {
-            Tensor::Beta => self.beta_counts,
-            tensor => tensor != Tensor::Sums,
-        });
+        all.retain(|one| one.tensor != Tensor::Sums && !self.params_of_results.contains(one));
         all
     }
 
@@ -105,22 +99,6 @@ impl Tensors {
         bindings
     }
 
-    /// beta, if it matters to elements.
-    pub fn used_beta(&self) -> Option<&Requirement> {
-        self.beta.as_ref().filter(|_| self.beta_counts)
-    }
-
-    /// gamma and beta, if they matter to elements, and gate.
-    pub fn params(&self) -> impl Iterator<Item = &Requirement> + Clone {
-        let gamma = self.gamma.iter();
-        gamma.chain(self.used_beta()).chain(&self.gate)
-    }
-
-    /// Whether elements are scaled.
-    pub fn is_scaled(&self) -> bool {
-        self.gamma.is_some() || self.gate.is_some()
-    }
-
     /// The bindings of the results of each channel, row or column.
     pub fn result_bindings(&self) -> impl Iterator<Item = Binding> {
         self.results.iter().map(Binding::whole)
@@ -134,7 +112,6 @@ impl Tensors {
 
     /// Whether the parameter gradients are wanted.
     pub fn param_grads(&self) -> bool {
-        let mut results = self.results.iter();
-        results.any(|result| matches!(result.tensor, Tensor::DiffGamma | Tensor::DiffGate))
+        self.results.iter().any(|result| result.tensor.is_param())
     }
 }

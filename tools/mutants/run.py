@@ -151,7 +151,7 @@ UNSEEN = [
     ("parts/axes.wgsl", "join_axes", "var digits", "kept, 2u", UNUSED),
     ("traversals/rows_reduce.wgsl", "rows_reduce", "params[p][k] = select_params", "", "what it multiplies is 0 there"),
     ("traversals/rows_reduce.wgsl", "rows_reduce", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
-    ("traversals/pack_weights.wgsl", "pack_weights", "return;", "", LATER),
+    ("traversals/pack_params.wgsl", "pack_params", "return;", "", LATER),
     ("traversals/pack_statistics.wgsl", "pack_statistics", "if vec4_index >=", "if vec4_index >", LATER),
     ("traversals/channels_first_reduce.wgsl", "channels_first_reduce", "if local == 0u", "if local == 1u", "any invocation may write what all have"),
 ]

@@ -5,6 +5,7 @@
 //! every kernel is checked with every body; with `scripts/test.sh --release`, every text.
 
 use crate::geometry::MAX_ELEMENTS;
+use crate::kernels::params::COPIED_PARAMS;
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
@@ -52,8 +53,9 @@ pub fn traits(variant: &Variant) -> Vec<Trait> {
         }
     }
     let constants = variant.constants.iter();
-    let constants = constants
-        .filter(|(name, value)| matches!(value, Constant::Flag(_)) || *name == VECTOR_VEC4S);
+    let constants = constants.filter(|(name, value)| {
+        matches!(value, Constant::Flag(_)) || [VECTOR_VEC4S, COPIED_PARAMS].contains(name)
+    });
     traits.extend(constants.map(|&(name, value)| Trait::Constant(name, value)));
     traits
 }
@@ -253,6 +255,9 @@ fn all_that_a_kernel_offers_is_asked_for() {
                 // It holds single vec4s.
                 Constant::Size(_) if kernel == Kernel::ColumnsFused => continue,
                 Constant::Size(_) if name == VECTOR_VEC4S => [1, 2].map(Constant::Size).to_vec(),
+                Constant::Size(_) if name == COPIED_PARAMS => {
+                    [0, 1, 3, 4, 5].map(Constant::Size).to_vec()
+                }
                 Constant::Size(_) => continue,
             };
             for value in values {
@@ -269,7 +274,7 @@ fn all_that_a_kernel_offers_is_asked_for() {
             let mut own = asked().iter().filter(|variant| variant.body == body);
             // Sums are for halves, which are batch norm's; a sum is for rows, and a residual's gradient is not.
             let may_lack = matches!(tensor, Tensor::Sums | Tensor::Sum)
-                || (body, tensor) == (Body::UNCENTERED_GRADIENT, Tensor::DiffResidual);
+                || tensor == Tensor::DiffResidual && !body.centered && !body.of_groups;
             let is_bound = own.any(|variant| variant.bound.contains(&tensor));
             assert!(is_bound || may_lack, "{body:?} {tensor:?}");
         }

@@ -6,7 +6,7 @@ use crate::kernels::{Body, Computes, Kernel};
 impl Kernel {
     pub const ALL: [Self; 16] = [
         Self::PackStatistics,
-        Self::PackWeights,
+        Self::PackParams,
         Self::ChannelsFirstReduce,
         Self::ChannelsLastReduce,
         Self::CombineGroups,
@@ -95,7 +95,7 @@ impl Body {
                 !matches!(kernel, CombineGroups | FlatApply | ColumnsFused)
             }
             (Computes::Gradient, false) => match kernel {
-                PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish => true,
+                PackStatistics | PackParams | RowsReduce | RowsApply | RowsFused | Finish => true,
                 ColumnsWalk => !is_rms,
                 _ => false,
             },
@@ -113,7 +113,7 @@ impl Body {
             ),
             (Computes::Forward, false) if is_rms => matches!(
                 kernel,
-                PackWeights
+                PackParams
                     | ChannelsFirstReduce
                     | RowsApply
                     | RowsFused
@@ -126,7 +126,7 @@ impl Body {
             }
             (Computes::Forward, false) => matches!(
                 kernel,
-                PackWeights
+                PackParams
                     | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
@@ -140,7 +140,7 @@ impl Body {
             ),
             (Computes::Inference, of_groups) => match kernel {
                 PackStatistics | ChannelsFirstApply | ChannelsLastApply => true,
-                PackWeights | RowsApply | ColumnsWalk => of_groups,
+                PackParams | RowsApply | ColumnsWalk => of_groups,
                 _ => false,
             },
         }

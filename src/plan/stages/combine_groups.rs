@@ -73,7 +73,7 @@ impl Planner<'_> {
         let workgroups = self.profile.workgroups(tiles)?;
         let mut bindings = Vec::new();
         if self.body.statistics().is_empty() {
-            bindings.extend(self.tensors.params().map(Binding::whole));
+            bindings.extend(self.tensors.params.iter().map(Binding::whole));
         }
         bindings.push(Binding::workspace());
         let mixed = groups.mixed.is_some();

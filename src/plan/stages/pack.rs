@@ -48,10 +48,9 @@ impl Planner<'_> {
         of_statistics: Region,
         stats: Region,
     ) -> Result<Dispatch, Unfit> {
-        let params: Vec<_> = self.tensors.params().copied().collect();
         let known = Known::OfStatistics(of_statistics);
         let (channels, sizes) = (groups.channels_of_all(), groups.sizes());
-        self.pack(channels, sizes, &params, stats, known)
+        self.pack(channels, sizes, &self.tensors.params, stats, known)
     }
 
     fn pack(

@@ -2,8 +2,7 @@
 //! workspace, where an adapter binds too few buffers.
 
 use super::pack::PACK_WORKGROUP;
-use crate::Tensor;
-use crate::kernels::{PackWeights, PackWeightsUniforms};
+use crate::kernels::{self, PackParams, PackParamsUniforms};
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
 use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
@@ -15,13 +14,9 @@ use crate::plan::workspace::Workspace;
 pub(crate) struct LoadedParams {
     /// Those in their own buffers.
     pub bindings: Vec<Binding>,
-    /// Whether they are in the workspace instead: the first records of gamma and the gate, and of beta.
-    pub weighted: bool,
-    pub weights: u32,
-    pub offsets: u32,
-    /// Whether elements are scaled, or shifted.
-    pub scaled: bool,
-    pub offset: bool,
+    /// Those that are copies in the workspace instead, bit by bit, and the first record of the copies.
+    pub copied: u32,
+    pub copies: u32,
 }
 
 impl Planner<'_> {
@@ -33,12 +28,11 @@ impl Planner<'_> {
 
     /// Records of the parameters' copies in the workspace, where an adapter binds too few buffers.
     pub fn copied_params(&self) -> u64 {
-        let params = self.tensors.params();
-        let bound = self.elementwise() + params.clone().count();
-        if self.profile.binds(bound) {
+        let params = &self.tensors.params;
+        if self.profile.binds(self.elementwise() + params.len()) {
             return 0;
         }
-        params.map(|param| div_ceil(param.elements, 4)).sum()
+        params.iter().map(records).sum()
     }
 
     /// The locations of the parameters, and the dispatches that copy them to the workspace if they have to be there:
@@ -48,53 +42,45 @@ impl Planner<'_> {
         others: usize,
         workspace: &mut Workspace,
     ) -> Result<(LoadedParams, Vec<Dispatch>), Unfit> {
-        let tensors = self.tensors;
-        let bindings: Vec<_> = tensors.params().map(Binding::whole).collect();
-        let mut params = LoadedParams {
-            scaled: tensors.is_scaled(),
-            offset: tensors.used_beta().is_some(),
-            ..LoadedParams::default()
-        };
+        let given = &self.tensors.params;
+        let mut params = LoadedParams::default();
+        if given.is_empty() || self.profile.binds(others + given.len()) {
+            params.bindings = given.iter().map(Binding::whole).collect();
+            return Ok((params, vec![]));
+        }
+        params.copied = given.iter().map(|param| kernels::bit(param.tensor)).sum();
+        params.copies = workspace.reserve(given.iter().map(records).sum())?.first;
+        let mut copy = params.copies;
         let mut copies = Vec::new();
-        if bindings.is_empty() || self.profile.binds(others + bindings.len()) {
-            params.bindings = bindings;
-            return Ok((params, copies));
-        }
-        params.weighted = true;
-        // Without gamma, the gate is the scale.
-        if let Some(scale) = tensors.gamma.as_ref().or(tensors.gate.as_ref()) {
-            params.weights = self.pack_weights(scale, workspace, &mut copies)?;
-        }
-        if let Some(beta) = tensors.used_beta() {
-            params.offsets = self.pack_weights(beta, workspace, &mut copies)?;
+        for param in given {
+            copies.push(self.pack_param(param, copy)?);
+            copy += word(records(param));
         }
         Ok((params, copies))
     }
 
-    /// Copies gamma and the gate by turns, or beta, as reals; and the first record of the copy.
-    fn pack_weights(
-        &self,
-        param: &Requirement,
-        workspace: &mut Workspace,
-        dispatches: &mut Vec<Dispatch>,
-    ) -> Result<u32, Unfit> {
-        let of_beta = param.tensor == Tensor::Beta;
-        let gate = self.tensors.gate.as_ref().filter(|_| !of_beta);
-        let vec4s = div_ceil(param.elements, 4);
-        let weights = workspace.reserve(vec4s * (1 + u64::from(gate.is_some())))?;
+    /// Copies a parameter, as reals, to the records from `copy` on.
+    fn pack_param(&self, param: &Requirement, copy: u32) -> Result<Dispatch, Unfit> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
-        let tiles = div_ceil(vec4s, u64::from(workgroup_size));
+        let tiles = div_ceil(records(param), workgroup_size.into());
         let workgroups = self.profile.workgroups(tiles)?;
-        let others = gate.filter(|gate| gate.tensor != param.tensor);
-        let read = [param].into_iter().chain(others).map(Binding::whole);
-        let bindings = read.chain([Binding::workspace()]).collect();
-        let uniforms = PackWeightsUniforms {
-            columns: word(param.elements),
-            weights: weights.first,
+        let uniforms = PackParamsUniforms {
+            parameters: word(param.elements),
+            copy,
             grid_width: workgroups[0],
         };
-        let kernel = PackWeights { of_beta };
-        dispatches.push(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups));
-        Ok(weights.first)
+        let bindings = vec![Binding::whole(param), Binding::workspace()];
+        Ok(self.dispatch(
+            PackParams {},
+            workgroup_size,
+            bindings,
+            &uniforms,
+            workgroups,
+        ))
     }
+}
+
+/// Records of a parameter's copy.
+fn records(param: &Requirement) -> u64 {
+    div_ceil(param.elements, 4)
 }

@@ -216,7 +216,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         pipelines: HashMap::new(),
     };
     const CLOSE: f64 = 0.25;
-    let loops = |kernel| kernel != Kernel::PackWeights;
+    let loops = |kernel| kernel != Kernel::PackParams;
     let mut random = Random(3);
     // The largest share of its bound that each kernel reached with a body.
     let mut closest: BTreeMap<(Kernel, Body, bool), f64> = BTreeMap::new();
@@ -224,7 +224,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     let forms = |kernel, body: Body| match kernel {
         _ if own.subgroup_size == 0 => 1,
         Kernel::PackStatistics
-        | Kernel::PackWeights
+        | Kernel::PackParams
         | Kernel::ChannelsFirstApply
         | Kernel::ChannelsLastApply
         | Kernel::RowsApply

@@ -78,8 +78,7 @@ impl ColumnShare {
             range,
             last_vector: self.window.last_vector(self.vector),
             stats: tiles.stats,
-            weights: params.weights,
-            offsets: params.offsets,
+            copies: params.copies,
         }
     }
 }
@@ -101,7 +100,7 @@ impl<'a> WalkedColumns<'a> {
     pub fn fused(planner: Planner<'a>) -> Result<Self, Cannot> {
         let walk = Self::of(planner, true)?;
         let (profile, tensors) = (planner.profile, planner.tensors);
-        let has_workspace = tensors.param_grads() || tensors.params().count() > 0;
+        let has_workspace = tensors.param_grads() || !tensors.params.is_empty();
         let bound = tensors.inputs.len() + tensors.outputs.len() + usize::from(has_workspace);
         profile.check_bound(bound + walk.bound_statistics())?;
         let by = &walk.over.by;
@@ -158,7 +157,7 @@ impl<'a> WalkedColumns<'a> {
             bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
         }
         bindings.extend(params.bindings.clone());
-        if !self.fused || params.weighted || tensors.param_grads() {
+        if !self.fused || params.copied != 0 || tensors.param_grads() {
             bindings.push(Binding::workspace());
         }
         if applied {
@@ -202,9 +201,7 @@ impl<'a> WalkedColumns<'a> {
             applied,
             recorded: !fused && (applied || !planner.body.statistics().is_empty()),
             batch_statistics: applied && known.means.is_some(),
-            scaled: params.scaled,
-            offset: params.offset,
-            weighted: params.weighted,
+            copied_params: params.copied,
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             add_thread_rows: reduced && division.at_once() > 1,

@@ -40,7 +40,7 @@ impl<'a> ColumnsInRegisters<'a> {
             division,
             held_rows,
         };
-        let workspace = usize::from(tensors.params().count() > 0);
+        let workspace = usize::from(!tensors.params.is_empty());
         planner.profile.check_bound(workspace + walk.bound())?;
         Ok(walk)
     }
@@ -110,9 +110,7 @@ impl Walk for ColumnsInRegisters<'_> {
             vector_vec4s: word(division.vector_vec4s),
             aligned: of.is_aligned(),
             shares_words: over.shares_words(),
-            scaled: params.scaled,
-            offset: params.offset,
-            weighted: params.weighted,
+            copied_params: params.copied,
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
         };
@@ -132,7 +130,7 @@ impl Walk for ColumnsInRegisters<'_> {
                 let bind = |tensor| share.window.bind(tensor);
                 let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
                 bindings.extend(params.bindings.clone());
-                bindings.extend(params.weighted.then(Binding::workspace));
+                bindings.extend((params.copied != 0).then(Binding::workspace));
                 bindings.extend(tensors.outputs.iter().map(bind));
                 bindings.extend(tensors.result_bindings());
                 let tiles = share.uniforms(of, &tiles, params, range);

@@ -120,8 +120,6 @@ impl Walk for RowsInRegisters<'_> {
             aligned: rows.aligned(),
             shares_words: !(rows.columns * planner.data.size()).is_multiple_of(4),
             complete: rows.complete(),
-            scaled: tensors.is_scaled(),
-            offset: tensors.used_beta().is_some(),
             kept,
             stored,
             summed,
@@ -136,7 +134,7 @@ impl Walk for RowsInRegisters<'_> {
                 let bind = |tensor| window.bind(tensor);
                 let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
                 bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
-                bindings.extend(tensors.params().map(Binding::whole));
+                bindings.extend(tensors.params.iter().map(Binding::whole));
                 bindings.extend((summed || kept).then(Binding::workspace));
                 bindings.extend(tensors.outputs.iter().map(bind));
                 if stored {

@@ -93,11 +93,11 @@ impl<'a> RowsReadTwice<'a> {
             walk.tile_rows = walk.tile_rows.max(walked * at_once);
         }
         let bound = tensors.src.padded_bytes() + 2 * alignment(profile);
-        let read = tensors.inputs.len() + tensors.params().count();
+        let read = tensors.inputs.len() + tensors.params.len();
         let crowded = walk.records(&rows) > room;
         let single = crowded && div_ceil(rows.rows, at_once) <= MAX_SEQUENTIAL;
         let direct = summed
-            && !(planner.is_slice || walk.of_samples || tensors.gate.is_some())
+            && !(planner.is_slice || walk.of_samples || planner.problem.epilogue.gated)
             && (single || walk.splits(&rows) == 1)
             && bound <= profile.longest_window()
             && profile.binds(read + 1 + tensors.results.len());
@@ -169,9 +169,7 @@ impl Walk for RowsReadTwice<'_> {
             aligned: rows.aligned(),
             complete: rows.complete(),
             of_samples: walk.of_samples,
-            scaled: params.scaled,
-            offset: params.offset,
-            weighted: params.weighted,
+            copied_params: params.copied,
             summed,
             add_thread_rows: walk.add_thread_rows && summed,
             direct: self.direct,
@@ -191,8 +189,7 @@ impl Walk for RowsReadTwice<'_> {
                     column_tiles: word(self.column_tiles),
                     partials_per_row: word(self.partials_per_row),
                     stats: known.stats.first,
-                    weights: params.weights,
-                    offsets: params.offsets,
+                    copies: params.copies,
                     row_partials: known.kept.first,
                     partials: region.first,
                     inverse_count: 1.0 / rows.columns.max(1) as f64,
@@ -224,9 +221,7 @@ impl Walk for RowsReadTwice<'_> {
             aligned: rows.aligned(),
             complete: rows.complete(),
             of_samples: walk.of_samples,
-            scaled: params.scaled,
-            offset: params.offset,
-            weighted: params.weighted,
+            copied_params: params.copied,
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
         };
@@ -249,8 +244,7 @@ impl Walk for RowsReadTwice<'_> {
                     column_tiles: word(self.column_tiles),
                     stats: known.stats.first,
                     means: known.means.map_or(0, |region| region.first),
-                    weights: params.weights,
-                    offsets: params.offsets,
+                    copies: params.copies,
                 };
                 (bindings, uniforms)
             })?;
