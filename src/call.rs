@@ -1,8 +1,11 @@
 //! A call on host memory: an operation, the tensors given to it, and its results.
 
-use crate::{
-    Access, Element, Error, Format, GpuContext, Operation, Pass, Tensor, TensorUse, memory,
-};
+use crate::context::GpuContext;
+use crate::element::Element;
+use crate::error::Error;
+use crate::memory;
+use crate::operation::{Operation, Pass};
+use crate::tensor::{Access, Format, Tensor, TensorUse};
 use bytemuck::Pod;
 
 /// An operation, and the tensors that are given to it.

@@ -1,6 +1,7 @@
 //! The error type.
 
-use crate::{Algorithm, DType};
+use crate::algorithm::Algorithm;
+use crate::element::DType;
 
 /// The reason why a call failed, with the values needed to fix the call.
 ///

@@ -24,9 +24,11 @@
 //! # Ok::<(), wgpu_norm::Error>(())
 //! ```
 
+use crate::f16_encoder::F16Encoder;
 use crate::f16_encoder::PROBE_WORKGROUP;
 use crate::kernels::{self, Variant};
-use crate::{F16Encoder, Tensor, plan};
+use crate::plan;
+use crate::tensor::Tensor;
 use std::collections::HashMap;
 use std::sync::Arc;
 

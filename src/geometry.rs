@@ -1,6 +1,6 @@
 //! Checks of shapes and lengths.
 
-use crate::Error;
+use crate::error::Error;
 use std::ops::RangeInclusive;
 
 /// The largest number of elements that a kernel's 32-bit indices reach, with room for the steps of its loops.

@@ -118,11 +118,6 @@ pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
 pub use tensor::{Access, Format, Tensor, TensorUse};
 pub use tuning::Tuning;
-pub(crate) use {
-    options::Shards,
-    sums::SumsLayout,
-    tensor::{Need, Ranks, Slot},
-};
 
 /// What the command and the checks share with this crate. It may change in any version.
 #[doc(hidden)]

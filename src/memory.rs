@@ -1,6 +1,6 @@
 //! Vectors as large as tensors. Running out of memory is an error and does not end the process.
 
-use crate::Error;
+use crate::error::Error;
 
 /// An empty vector with room for this many elements. `what` names it in an error.
 ///

@@ -1,6 +1,7 @@
 //! The options that an operation's caller chooses.
 
-use crate::{DType, DTypes, Error};
+use crate::element::{DType, DTypes};
+use crate::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 

@@ -1,8 +1,12 @@
 //! An adapter as plans see it: limits, abilities, and the sizes that suit it.
 
+use crate::algorithm::Algorithm;
+use crate::element::{DType, DTypes};
+use crate::error::Error;
+use crate::f16_encoder::F16Encoder;
 use crate::options::check_types;
 use crate::tuning::SMALLEST_WORKGROUP;
-use crate::{Algorithm, DType, DTypes, Error, F16Encoder, Tuning};
+use crate::tuning::Tuning;
 use std::str::FromStr;
 
 /// The environment variable that overrides an adapter's tuning.

@@ -1,6 +1,9 @@
 //! The sums that pass between the two halves of batch norm, and how the sums of several devices are merged.
 
-use crate::{DType, Error, Operation, Pass, memory};
+use crate::element::DType;
+use crate::error::Error;
+use crate::memory;
+use crate::operation::{Operation, Pass};
 use bytemuck::Pod;
 use std::ops::{Add, Div, Mul, Range, Sub};
 

@@ -1,6 +1,6 @@
 //! The tensors that operations read and write.
 
-use crate::DType;
+use crate::element::DType;
 use std::fmt;
 
 /// A tensor of an operation, or scratch memory.

@@ -1,6 +1,6 @@
 //! The sizes that make kernels fast on one kind of adapter, as data and as text.
 
-use crate::Error;
+use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 

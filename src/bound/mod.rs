@@ -5,9 +5,11 @@ mod steps;
 
 pub use ranges::BufferRange;
 
+use crate::context::GpuContext;
 use crate::context::Held;
+use crate::error::Error;
 use crate::plan::{Phases, Plan};
-use crate::{Error, GpuContext, Tensor};
+use crate::tensor::Tensor;
 use ranges::{BoundRange, BoundRanges, Given, find};
 use steps::{Binder, Step, UniformBuffer, probe};
 

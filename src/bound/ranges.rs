@@ -1,7 +1,9 @@
 //! A caller's buffers, checked against a plan's requirements.
 
+use crate::context::GpuContext;
+use crate::error::Error;
 use crate::plan::Plan;
-use crate::{Error, GpuContext, Tensor};
+use crate::tensor::Tensor;
 
 /// A caller's buffer, or a part of one.
 ///

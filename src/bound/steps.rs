@@ -1,9 +1,12 @@
 //! One dispatch's pipeline and bind group.
 
 use super::ranges::{BoundRange, BoundRanges};
+use crate::context::GpuContext;
+use crate::error::Error;
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::{Access, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
-use crate::{Error, F16Encoder, GpuContext, Tensor};
+use crate::tensor::Tensor;
 
 /// The uniforms of all dispatches, one after another.
 #[derive(Debug)]

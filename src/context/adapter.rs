@@ -1,7 +1,8 @@
 //! The choice of an adapter.
 
 use super::{DeviceOptions, GpuContext};
-use crate::{Error, profile};
+use crate::error::Error;
+use crate::profile;
 
 /// The choice of an adapter for a context, and how its device is used.
 ///

@@ -1,7 +1,9 @@
 //! Which of the conversions to f16 an adapter's driver has shown to be right: probed once a process.
 
+use crate::context::GpuContext;
+use crate::error::Error;
 use crate::export::Kernel;
-use crate::{Error, F16Encoder, GpuContext};
+use crate::f16_encoder::F16Encoder;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};

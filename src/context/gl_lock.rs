@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_a_dropped_future_holds_is_freed_under_the_lock() {
-        for adapter in block_on(crate::adapters(wgpu::Backends::all())) {
+        for adapter in block_on(crate::context::adapters(wgpu::Backends::all())) {
             let descriptor = wgpu::DeviceDescriptor {
                 required_limits: adapter.limits(),
                 ..Default::default()

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn bytes_outlive_their_device_while_they_are_read() {
-        for adapter in block_on(crate::adapters(wgpu::Backends::all())) {
+        for adapter in block_on(crate::context::adapters(wgpu::Backends::all())) {
             let descriptor = wgpu::DeviceDescriptor {
                 required_limits: adapter.limits(),
                 ..Default::default()

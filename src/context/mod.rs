@@ -17,8 +17,13 @@ pub(crate) use pipelines::Pipeline;
 pub(crate) use readback::{Submitted, Transfers};
 pub(crate) use scope::Watch;
 
+use crate::element::DType;
+use crate::error::Error;
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::Variant;
-use crate::{DType, Error, F16Encoder, Profile, Tensor, memory};
+use crate::memory;
+use crate::profile::Profile;
+use crate::tensor::Tensor;
 use pipelines::Pipelines;
 use poller::Poller;
 use std::future::Future;

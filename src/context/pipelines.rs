@@ -2,7 +2,7 @@
 
 use super::gl_lock::{Held, holds_gl_lock, lock_gl};
 use super::scope::scoped;
-use crate::Error;
+use crate::error::Error;
 use crate::kernels::Variant;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

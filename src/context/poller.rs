@@ -8,7 +8,7 @@ pub(super) use web::Poller;
 
 #[cfg(target_arch = "wasm32")]
 mod web {
-    use crate::Error;
+    use crate::error::Error;
     use std::future::{Ready, ready};
 
     #[derive(Debug)]
@@ -28,7 +28,7 @@ mod web {
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
     use super::super::gl_lock::{holds_gl_lock, lock_gl};
-    use crate::Error;
+    use crate::error::Error;
     use futures_intrusive::channel::shared::{OneshotReceiver, OneshotSender, oneshot_channel};
     use std::any::Any;
     use std::future::Future;

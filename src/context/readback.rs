@@ -2,7 +2,8 @@
 
 use super::scope::Watch;
 use super::{GpuContext, mapped};
-use crate::{Error, Tensor};
+use crate::error::Error;
+use crate::tensor::Tensor;
 use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
 use std::future::Future;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Error scopes: around synchronous calls that create objects, and in a browser around async calls.
 
 use super::gl_lock::lock_gl;
-use crate::Error;
+use crate::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

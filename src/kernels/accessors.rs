@@ -8,7 +8,7 @@
 //! * `store_some_TENSOR(vec4, value, some)`: the words whose elements are all among `some`.
 //! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_first_vector_TENSOR`: the same for vectors.
 
-use crate::DType;
+use crate::element::DType;
 use std::fmt::Write;
 
 /// How a kernel reads and writes the storage of its tensors.

@@ -3,8 +3,8 @@
 use super::files::{File, file};
 use super::sums::Sum;
 use super::{BLOCK_VECTORS, Constant};
-use crate::Tensor;
 use crate::operation::{Norm, Pass};
+use crate::tensor::Tensor;
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

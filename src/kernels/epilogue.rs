@@ -3,7 +3,8 @@
 
 use super::Body;
 use super::files::{File, file};
-use crate::{Activation, Tensor};
+use crate::options::Activation;
+use crate::tensor::Tensor;
 
 /// dst = activation(norm(src) + residual).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -13,7 +13,7 @@
 //! One that is not bound reads as its neutral value.
 
 use super::functions::{called_of, each, joined};
-use crate::Tensor;
+use crate::tensor::Tensor;
 use std::collections::HashSet;
 
 /// The parameters, and their neutral values.

@@ -5,8 +5,10 @@ use super::files::{self, File, file};
 use super::params::{self, COPIED_PARAMS, Params};
 use super::streams::Streams;
 use super::{Body, Constant, Epilogue, Kernel, epilogue, sums};
+use crate::element::DType;
+use crate::f16_encoder::F16Encoder;
 use crate::f16_encoder::PROBE_WORKGROUP;
-use crate::{DType, F16Encoder, Tensor};
+use crate::tensor::Tensor;
 use std::collections::HashSet;
 
 /// The name of the constant that says how many vec4s a load of data moves, 1 or 2.

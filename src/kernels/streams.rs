@@ -15,7 +15,7 @@
 //! its outputs are stored, since an output may overwrite an input.
 
 use super::functions::{self, called_of, joined};
-use crate::Tensor;
+use crate::tensor::Tensor;
 use std::collections::HashSet;
 
 /// A body's tensors in a kernel.

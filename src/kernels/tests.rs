@@ -14,7 +14,9 @@ use super::files::{self, PARTS};
 use super::params::Params;
 use super::source::{SHARES_WORDS, SUBGROUPS};
 use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant, sums};
-use crate::{DType, F16Encoder, Tensor};
+use crate::element::DType;
+use crate::f16_encoder::F16Encoder;
+use crate::tensor::Tensor;
 use asked::{asked, traits};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -633,7 +635,10 @@ fn every_file_says_what_it_is() {
 
 /// The files of a kernel's text, with everything that it may import.
 fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
-    let activations = [crate::Activation::None, crate::Activation::Silu];
+    let activations = [
+        crate::options::Activation::None,
+        crate::options::Activation::Silu,
+    ];
     let each = activations.into_iter().flat_map(|activation| {
         let file = super::epilogue::file(activation);
         [true, false].map(|value| files::with_imports(entry.file, body.file(), file, &|_| value))
@@ -780,7 +785,7 @@ fn files_import_what_they_use() {
 fn bodies_replace_defaults() {
     for body in Body::ALL {
         let composed = |file| files::composed(file, body.file());
-        let none = super::epilogue::file(crate::Activation::None);
+        let none = super::epilogue::file(crate::options::Activation::None);
         let finish = Kernel::Finish.entry().file;
         let all = files::with_imports(finish, body.file(), none, &|_| true);
         let text: String = all.into_iter().map(composed).collect();

@@ -1,7 +1,7 @@
 //! The values of a kernel's uniform struct, and the bytes that hold them.
 
 use super::describe::{Uniform, Value};
-use crate::DType;
+use crate::element::DType;
 
 /// The values of a kernel's uniform struct, in order.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,11 @@
 //! The arguments and results of layers in host memory: the same types for all layers.
 
 use crate::call::Results;
-use crate::{DType, Element, Error, Operation, ParamOf, RunningUpdate, Tensor};
+use crate::element::{DType, Element, ParamOf};
+use crate::error::Error;
+use crate::operation::Operation;
+use crate::options::RunningUpdate;
+use crate::tensor::Tensor;
 use std::marker::PhantomData;
 
 /// Elements of a parameter, and their type.

@@ -1,7 +1,7 @@
 //! Normalization over any axes.
 
 use super::layer::{Layer, layer};
-use crate::Norm;
+use crate::operation::Norm;
 
 impl AxesNormOptions {
     /// Options with statistics over `axes`, and gamma and beta that vary along `param_axes`: sets of axes from −rank to

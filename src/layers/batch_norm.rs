@@ -1,7 +1,8 @@
 //! Batch normalization.
 
 use super::layer::{Layer, layer};
-use crate::{Channels, DataFormat, Norm, Through};
+use crate::operation::{Channels, Norm};
+use crate::options::{DataFormat, Through};
 
 impl BatchNormOptions {
     /// Options with channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].

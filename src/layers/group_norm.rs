@@ -1,7 +1,8 @@
 //! Group normalization.
 
 use super::layer::{Layer, layer};
-use crate::{DataFormat, Norm};
+use crate::operation::Norm;
+use crate::options::DataFormat;
 
 impl GroupNormOptions {
     /// Options with a number of groups, which must divide the channels, and the place of the channel axis: PyTorch's

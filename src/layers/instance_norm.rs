@@ -1,7 +1,8 @@
 //! Instance normalization.
 
 use super::layer::{Layer, layer};
-use crate::{DataFormat, Norm};
+use crate::operation::Norm;
+use crate::options::DataFormat;
 
 impl InstanceNormOptions {
     /// Options with the place of the channel axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].

@@ -3,11 +3,14 @@
 use super::args::{Params, fingerprint};
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
+use crate::call::Grads;
+use crate::context::GpuContext;
+use crate::element::{DType, DTypes, Element, ParamOf};
+use crate::error::Error;
+use crate::operation::{Backward, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::Activation;
 use crate::options::check_epsilon;
-use crate::{
-    Activation, Backward, DType, DTypes, Element, Epilogue, Error, Forward, GpuContext, Grads,
-    Norm, Operation, ParamOf, Pass, Residual, Tensor,
-};
+use crate::tensor::Tensor;
 
 /// The options of any layer.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use super::args::RunningStatistics;
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, SavedRef};
-use crate::{Element, ParamOf, RunningUpdate};
+use crate::element::{Element, ParamOf};
+use crate::options::RunningUpdate;
 
 /// A layer's gamma and beta, and for batch norm its running statistics, in host memory. S is the type of sums: f32, or
 /// f64 for f64 data.

@@ -1,7 +1,7 @@
 //! RMS normalization.
 
 use super::layer::{Layer, layer};
-use crate::Norm;
+use crate::operation::Norm;
 
 impl RmsNormOptions {
     /// Options with the first normalized axis, from −rank to rank − 1; a negative axis counts from the end, so −1 is

@@ -1,7 +1,9 @@
 //! Parameters in files of the format safetensors, under PyTorch's names.
 
 use super::{Parameters, Running};
-use crate::{DType, Element, Error, RunningUpdate, RunningVariance};
+use crate::element::{DType, Element};
+use crate::error::Error;
+use crate::options::{RunningUpdate, RunningVariance};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 const WEIGHT: &str = "weight";

@@ -8,11 +8,12 @@ mod pass;
 pub use norm::{Axis, Channels, Norm};
 pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
+use crate::element::DTypes;
+use crate::error::Error;
+use crate::geometry;
+use crate::options::{Activation, DataFormat, Shards, Through};
 use crate::options::{check_epsilon, check_types};
-use crate::{
-    Access, Activation, DTypes, DataFormat, Error, Format, Need, Ranks, Shards, Slot, Tensor,
-    TensorUse, Through, geometry,
-};
+use crate::tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 

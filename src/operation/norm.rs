@@ -1,6 +1,9 @@
 //! The layers: which elements share statistics, and which share parameters.
 
-use crate::{DataFormat, Error, Tensor, geometry};
+use crate::error::Error;
+use crate::geometry;
+use crate::options::DataFormat;
+use crate::tensor::Tensor;
 
 /// A normalization layer.
 ///

@@ -1,6 +1,6 @@
 //! The passes of a layer, and the residual and activation that are computed with it.
 
-use crate::{Activation, RunningUpdate, Shards, Through};
+use crate::options::{Activation, RunningUpdate, Shards, Through};
 
 /// A pass of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

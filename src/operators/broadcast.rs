@@ -1,8 +1,11 @@
 //! Parameters that are each broadcast along axes of their own.
 
 use super::given::{Given, Named};
+use crate::error::Error;
 use crate::geometry::{self, axis_from_start, check_rank};
-use crate::{Error, Norm, Tensor, memory};
+use crate::memory;
+use crate::operation::Norm;
+use crate::tensor::Tensor;
 use std::borrow::Cow;
 
 /// A parameter's sizes along every axis of src. A shorter shape lacks the first axes, where its size is 1.

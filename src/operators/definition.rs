@@ -2,7 +2,9 @@
 
 use super::given::Given;
 use super::row::Row;
-use crate::{Error, Operation, Tensor};
+use crate::error::Error;
+use crate::operation::Operation;
+use crate::tensor::Tensor;
 
 /// The tables of an operator.
 pub trait Tables {

@@ -2,8 +2,11 @@
 
 use super::inputs::{Input, Inputs};
 use super::row::{Presence, Row};
+use crate::element::{DType, DTypes};
+use crate::error::Error;
 use crate::geometry::{check_length, elements};
-use crate::{DType, DTypes, Error, Format, Norm, Operation, Pass, Tensor};
+use crate::operation::{Norm, Operation, Pass};
+use crate::tensor::{Format, Tensor};
 
 /// An operator's inputs, each with its row of the table.
 pub struct Given<'a> {

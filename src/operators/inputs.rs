@@ -1,6 +1,7 @@
 //! What a caller gives to an operator.
 
-use crate::{DType, Element, Format};
+use crate::element::{DType, Element};
+use crate::tensor::Format;
 
 /// An operator's inputs, each by its name in the operator's document, with its shape.
 ///

@@ -134,10 +134,11 @@ pub use outputs::{Output, Outputs};
 pub use run::{operation, run};
 
 // The imports of the operators' files, which get them from here.
-use crate::{
-    Activation, Backward, Channels, DataFormat, Epilogue, Error, Forward, GpuContext, Norm,
-    Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
-};
+use crate::context::GpuContext;
+use crate::error::Error;
+use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::{Activation, DataFormat, RunningUpdate, RunningVariance, Through};
+use crate::tensor::Tensor;
 use definition::Definition;
 use given::Given;
 use row::{Row, tensor};

@@ -1,6 +1,9 @@
 //! What an operator returns.
 
-use crate::{Element, Error, Format, TensorUse, memory};
+use crate::element::Element;
+use crate::error::Error;
+use crate::memory;
+use crate::tensor::{Format, TensorUse};
 use bytemuck::Pod;
 
 /// An operator's outputs in host memory, each by its name in the operator's document.

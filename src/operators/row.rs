@@ -1,6 +1,6 @@
 //! A line of the table of an operator's tensors.
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 /// A tensor of an operator.
 pub struct Row {

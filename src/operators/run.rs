@@ -6,8 +6,11 @@ use super::given::{Given, Named};
 use super::inputs::Inputs;
 use super::outputs::{Output, Outputs};
 use super::row::Row;
+use crate::context::GpuContext;
+use crate::error::Error;
 use crate::geometry::{check_length, elements};
-use crate::{Error, Format, GpuContext, Operation, Tensor};
+use crate::operation::Operation;
+use crate::tensor::{Format, Tensor};
 use std::borrow::Cow;
 
 /// A tensor that the operation reads, and its bytes.

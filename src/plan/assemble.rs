@@ -14,8 +14,9 @@ use super::stages::finish::{Partials, Route};
 use super::tensors::Tensors;
 use super::walks::{Known, Reduced, Walk};
 use super::workspace::{Region, Workspace};
+use crate::algorithm::Algorithm;
 use crate::kernels::{Constant, GroupSizes, ROWS_AT_ONCE};
-use crate::{Algorithm, Tensor};
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// The dispatches of an operation, or of a slice of it.

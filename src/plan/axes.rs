@@ -449,7 +449,9 @@ fn general_layout(axes: &[(u32, bool)]) -> Layout {
 mod tests {
     #![allow(clippy::expect_used)]
     use super::*;
-    use crate::{DType, DataFormat, Forward};
+    use crate::element::DType;
+    use crate::operation::Forward;
+    use crate::options::DataFormat;
 
     fn grid(outer: u32, channels: u32, inner: u32) -> Grid {
         Grid::new(outer, channels, inner)

@@ -16,7 +16,8 @@ use super::walks::columns_fused::ColumnsInRegisters;
 use super::walks::groups_as_rows::GroupsAsRows;
 use super::walks::rows_fused::RowsInRegisters;
 use super::walks::rows_split::RowsReadTwice;
-use crate::{Algorithm, Error};
+use crate::algorithm::Algorithm;
+use crate::error::Error;
 
 const SPLIT: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Finish, Stage::Apply];
 const GROUPS: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Combine, Stage::Apply];

@@ -5,8 +5,8 @@ use super::problem::{Family, Problem};
 use super::sizes::word;
 use super::tensors::Tensors;
 use super::workspace::Region;
-use crate::Shards;
 use crate::kernels::{Body, Scalars};
+use crate::options::Shards;
 
 /// The results that follow from sums of channels of `count` elements.
 pub(crate) struct Derived {

@@ -1,7 +1,9 @@
 //! Dispatches, and what they bind.
 
+use crate::element::{DType, DTypes};
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Uniforms, Variant};
-use crate::{DType, DTypes, F16Encoder, Tensor};
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// The recordings of a plan in which a dispatch takes part.

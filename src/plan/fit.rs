@@ -1,10 +1,12 @@
 //! Checks what every plan needs of a profile, and what a problem needs of it whatever its shape.
 
+use crate::element::{DType, DTypes};
+use crate::error::Error;
 use crate::kernels::Body;
 use crate::options::check_epsilon;
+use crate::profile::Profile;
 use crate::profile::STORAGE_BUFFERS;
 use crate::tuning::SMALLEST_WORKGROUP;
-use crate::{DType, DTypes, Error, Profile};
 
 /// The profile within its bounds, on which kernels without checks rely. An error if no plan can run there, or none with
 /// these types and this epsilon.

@@ -1,7 +1,9 @@
 //! The limits of all plans, and what plans ask of a profile.
 
 use super::sizes::{div_ceil, threads, word};
-use crate::{DType, Error, Profile};
+use crate::element::DType;
+use crate::error::Error;
+use crate::profile::Profile;
 
 /// The most loop iterations that an invocation of any dispatch makes. Mesa's software drivers end an invocation's loops
 /// after 65,535 iterations, counting all its loops together, without an error: the rest is not added, or not written.

@@ -26,9 +26,13 @@ pub(crate) use limits::Unfit;
 pub(crate) use problem::Problem;
 pub(crate) use slices::plan;
 
+use crate::algorithm::Algorithm;
+use crate::element::DTypes;
+use crate::error::Error;
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::{Access, Body};
 use crate::profile::MAX_BINDING;
-use crate::{Algorithm, DTypes, Error, F16Encoder, Tensor};
+use crate::tensor::Tensor;
 use limits::MOST_ITERATIONS;
 
 /// A plan: what to bind and what to dispatch.

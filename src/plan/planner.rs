@@ -7,10 +7,13 @@ use super::problem::Problem;
 use super::sizes::word;
 use super::tensors::Tensors;
 use super::windows::{Share, Window, mask_unit, windows};
+use crate::element::DType;
 use crate::kernels::{
     Body, Computes, Constant, Describe, MASK_UNIT, SUBGROUP_SIZE, SUBGROUPS, TileRange, Uniforms,
 };
-use crate::{Activation, DType, Profile, Tensor};
+use crate::options::Activation;
+use crate::profile::Profile;
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// Neighbouring invocations whose sums of a row are added up before they are written, where no subgroup can do that and

@@ -4,10 +4,12 @@ use super::axes::{Axes, Groups};
 use super::dispatch::Requirement;
 use super::sizes::word;
 use super::tensors::{self, Tensors, mask};
+use crate::element::DTypes;
 use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::RunningVariance;
-use crate::{Access, DTypes, RunningUpdate, Shards, Slot, Tensor, Through};
+use crate::options::{RunningUpdate, Shards, Through};
+use crate::tensor::{Access, Slot, Tensor};
 
 /// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not
 /// from the axes, which two norms may have alike; but axes norm of rows is layer or RMS norm.

@@ -7,7 +7,7 @@ use super::planner::Planner;
 use super::sizes::{div_ceil, word};
 use super::stages::finish::Partials;
 use super::workspace::{Region, Workspace};
-use crate::Error;
+use crate::error::Error;
 use std::ops::Range;
 
 /// The most rounds of a plan.

@@ -18,7 +18,9 @@ use super::stages::finish::Route;
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use crate::{Algorithm, Profile, Tensor};
+use crate::algorithm::Algorithm;
+use crate::profile::Profile;
+use crate::tensor::Tensor;
 
 /// The number of rows or samples, and of those that are planned at a time.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 
 use super::dispatch::{Binding, Requirement};
 use super::windows::Window;
-use crate::{DType, Tensor};
+use crate::element::DType;
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// The requirement for a mask of `elements` elements: words of 32 bits, as f32 has them.

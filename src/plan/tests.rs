@@ -10,13 +10,18 @@ use super::axes::Grid;
 use super::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS};
 use super::planner::Planner;
 use super::{Binding, Dispatch, Plan, Problem};
+use crate::algorithm::Algorithm;
+use crate::element::{DType, DTypes};
+use crate::error::Error;
+use crate::f16_encoder::F16Encoder;
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::{Constant, Kernel, Value};
+use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::{Activation, DataFormat, Shards, Through};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{
-    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error,
-    F16Encoder, Forward, Norm, Operation, Pass, Profile, Residual, Shards, Tensor, Through, Tuning,
-};
+use crate::profile::Profile;
+use crate::tensor::Tensor;
+use crate::tuning::Tuning;
 use std::collections::HashMap;
 
 /// Asks the planner of an operation.

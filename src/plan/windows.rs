@@ -4,9 +4,10 @@
 use super::dispatch::{Binding, Requirement};
 use super::limits::{MOST_DISPATCHES, Unfit, check_dispatches};
 use super::sizes::word;
+use crate::error::Error;
 use crate::kernels::TileRange;
+use crate::profile::Profile;
 use crate::profile::{MAX_BINDING, MAX_WINDOW};
-use crate::{Error, Profile};
 use std::ops::Range;
 
 /// A dispatch's share: the units that it does, their tiles, and the elements that it binds.
@@ -160,8 +161,8 @@ pub(crate) fn windows_of(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::DType;
-    use crate::Tensor;
+    use crate::element::DType;
+    use crate::tensor::Tensor;
 
     #[test]
     fn windows_cover_every_unit_once_and_fit() {

@@ -2,8 +2,9 @@
 
 use super::limits::Unfit;
 use super::sizes::word;
+use crate::element::DType;
+use crate::error::Error;
 use crate::profile::MAX_BINDING;
-use crate::{DType, Error};
 
 /// Hands out regions of the workspace.
 #[derive(Clone, Copy)]

@@ -1,8 +1,9 @@
 //! The memory that a stream uses, and the size of its windows. Pure.
 
 use super::pieces::{Piece, is_streamed, overlap, pieces};
+use crate::error::Error;
 use crate::plan::{Plan, Requirement, Unfit};
-use crate::{Error, Tensor};
+use crate::tensor::Tensor;
 
 /// Bytes that are read or written at once.
 pub(super) const CHUNK: u64 = 1 << 20;
@@ -130,10 +131,11 @@ pub(super) fn is_over_diff_dst(plan: &Plan, tensor: Tensor) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use crate::{
-        Activation, Backward, DType, DataFormat, Epilogue, Forward, Norm, Operation, Profile,
-        Residual, Tuning,
-    };
+    use crate::element::DType;
+    use crate::operation::{Backward, Epilogue, Forward, Norm, Operation, Residual};
+    use crate::options::{Activation, DataFormat};
+    use crate::profile::Profile;
+    use crate::tuning::Tuning;
 
     /// The budget that an error names. It and all larger ones are sufficient, and 1 % less is not.
     fn named(operation: &Operation) -> u64 {

@@ -59,8 +59,12 @@ mod budget;
 mod pieces;
 mod run;
 
+use crate::context::GpuContext;
+use crate::error::Error;
+use crate::operation::Operation;
 use crate::plan::Plan;
-use crate::{Error, GpuContext, Operation, Profile, Tensor};
+use crate::profile::Profile;
+use crate::tensor::Tensor;
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 
@@ -141,7 +145,7 @@ impl Stream {
     }
 
     /// The algorithm that it uses.
-    pub fn algorithm(&self) -> crate::Algorithm {
+    pub fn algorithm(&self) -> crate::algorithm::Algorithm {
         self.plan.algorithm
     }
 

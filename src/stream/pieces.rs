@@ -1,7 +1,7 @@
 //! Divides a plan's dispatches into pieces: the parts of tensors that are on the device at a time. Pure.
 
-use crate::Tensor;
 use crate::plan::{Dispatch, Phases, Plan};
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// Consecutive dispatches that bind the same windows of the streamed tensors.

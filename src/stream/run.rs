@@ -4,9 +4,12 @@ use super::budget::{CHUNK, is_over_diff_dst, largest_overlap, largest_window};
 use super::pieces::{Piece, is_streamed, overlap};
 use super::{Storage, Stream};
 use crate::bound::PieceBinder;
+use crate::context::GpuContext;
 use crate::context::Held;
+use crate::error::Error;
+use crate::memory;
 use crate::plan::{Plan, Requirement};
-use crate::{Error, GpuContext, Tensor, memory};
+use crate::tensor::Tensor;
 use std::future::Future;
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! Messages between ranks beside numbers: which call each makes, and whether it failed.
 
 use super::AllGather;
-use crate::{Error, memory};
+use crate::error::Error;
+use crate::memory;
 use std::fmt::Write;
 
 /// Bytes of the text that describes a rank's call.

@@ -54,10 +54,12 @@ pub use crate::sums::SumsLayout;
 pub use crate::tensor::Ranks;
 pub use operation::run_into;
 
+use crate::call::Grads;
 use crate::call::{Call, Results};
-use crate::{
-    BackwardArgs, BatchNormOptions, Element, Error, ForwardArgs, GpuContext, Grads, Output, ParamOf,
-};
+use crate::context::GpuContext;
+use crate::element::{Element, ParamOf};
+use crate::error::Error;
+use crate::layers::{BackwardArgs, BatchNormOptions, ForwardArgs, Output};
 use std::future::Future;
 
 /// Communication between the processes that share a batch. The future of a call is Send if the caller's type and its
@@ -172,7 +174,8 @@ impl<G: AllGather> SyncBatchNorm<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Operation, Tensor};
+    use crate::operation::Operation;
+    use crate::tensor::Tensor;
 
     struct Alone;
 

@@ -2,12 +2,16 @@
 
 use super::AllGather;
 use super::exchange::Exchange;
+use crate::context::GpuContext;
+use crate::element::{DType, DTypes};
+use crate::error::Error;
 use crate::host::Halves;
+use crate::memory;
+use crate::operation::{Channels, Forward, Norm, Operation, Pass};
+use crate::options::{RunningUpdate, RunningVariance};
+use crate::planned::Plan;
 use crate::sums::SumsLayout;
-use crate::{
-    Channels, DType, DTypes, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan,
-    Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
-};
+use crate::tensor::{Format, Ranks, Tensor, TensorUse};
 use std::borrow::Cow;
 
 /// [`Operation::run_into`] over the samples of all ranks. The operation on each rank has that rank's samples: any

@@ -253,3 +253,22 @@ fn no_module_needs_what_needs_it() {
     }
     assert!(circles.is_empty(), "circles:\n{}", circles.join("\n"));
 }
+
+/// The library's files say from which module a name is, and do not go through what `lib.rs` exports.
+#[test]
+fn modules_import_from_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut sources = BTreeMap::new();
+    read(&root, &Module::new(), &mut sources);
+    let of_root = |module: &Module| module.is_empty() || module.contains(&"tests".to_owned());
+    for (module, source) in sources.iter().filter(|(module, _)| !of_root(module)) {
+        for path in &source.paths {
+            if let [root, name, ..] = &path[..]
+                && root == "crate"
+            {
+                let is_module = sources.contains_key(std::slice::from_ref(name));
+                assert!(is_module, "{} names crate::{name}", module.join("::"));
+            }
+        }
+    }
+}

@@ -4,13 +4,18 @@
 //! A text depends on its variant's traits: its types, whether a tensor is bound, the value of a constant. Each trait of
 //! every kernel is checked with every body; with `scripts/test.sh --release`, every text.
 
+use crate::algorithm::Algorithm;
+use crate::element::{DType, DTypes};
+use crate::f16_encoder::F16Encoder;
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::params::COPIED_PARAMS;
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Variant};
+use crate::operation::Operation;
+use crate::options::{Activation, DataFormat};
 use crate::plan::tests::{Random, is_set};
 use crate::plan::{Binding, Dispatch, Plan};
-use crate::{Activation, Algorithm, DType, DTypes, DataFormat, F16Encoder, Operation, Tensor};
+use crate::tensor::Tensor;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! What tests ask of kernels and bodies.
 
-use crate::Tensor;
 use crate::kernels::{Body, Computes, Kernel};
+use crate::tensor::Tensor;
 
 impl Kernel {
     pub const ALL: [Self; 16] = [

@@ -2,8 +2,9 @@
 
 use super::planned::{native, planned};
 use super::{Parsed, hlsl};
+use crate::element::DType;
 use crate::kernels::{Access, Kernel, Variant};
-use crate::{DType, Tuning};
+use crate::tuning::Tuning;
 use naga::back;
 use std::collections::HashSet;
 use std::fs;

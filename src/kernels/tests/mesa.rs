@@ -2,9 +2,12 @@
 
 use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
+use crate::element::DType;
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::tests::variants::Target;
 use crate::kernels::{Kernel, Variant};
-use crate::{DType, F16Encoder, Tensor, Tuning};
+use crate::tensor::Tensor;
+use crate::tuning::Tuning;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;

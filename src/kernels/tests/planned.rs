@@ -1,13 +1,14 @@
 //! Kernels as plans ask for them, for a set of shapes that needs every kernel. They are for the compilers of GPUs,
 //! which are too slow for every variant there is.
 
+use crate::element::{DType, DTypes};
 use crate::kernels::{Access, Variant};
+use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::{Activation, DataFormat, Through};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::plan::{Phases, Plan};
-use crate::{
-    Activation, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation,
-    Pass, Profile, Residual, Through, Tuning,
-};
+use crate::profile::Profile;
+use crate::tuning::Tuning;
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
 pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {

@@ -1,8 +1,10 @@
 //! What tests ask of a variant.
 
+use crate::element::DType;
+use crate::f16_encoder::F16Encoder;
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Constant, Epilogue, Variant};
-use crate::{Activation, DType, F16Encoder};
+use crate::options::Activation;
 
 /// A language to which naga translates kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

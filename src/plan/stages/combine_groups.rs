@@ -1,7 +1,7 @@
 //! The dispatch that combines the sums of a group's channels.
 
 use super::finish::Partials;
-use crate::Error;
+use crate::error::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, TIER};
 use crate::plan::axes::{Groups, MixedAxes};
 use crate::plan::dispatch::{Binding, Dispatch};

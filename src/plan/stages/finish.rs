@@ -1,7 +1,6 @@
 //! The dispatches that add up partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
-use crate::Tensor;
 use crate::kernels::{Finish, FinishUniforms};
 use crate::plan::axes::MixedAxes;
 use crate::plan::derived::Derived;
@@ -11,6 +10,7 @@ use crate::plan::planner::Planner;
 use crate::plan::problem::sums_elements;
 use crate::plan::sizes::{div_ceil, threads, word};
 use crate::plan::workspace::{Region, Workspace};
+use crate::tensor::Tensor;
 
 /// Partial sums of channels, as a reduction left them: channel c's partial sum p is record
 /// c · channel_stride + split · partial_stride + k · channels · inner + i of `region`, with

@@ -1,9 +1,14 @@
 //! Compares the loop iterations that kernels count with those that plans state.
 
 use super::{Random, check_loops, is_set};
+use crate::algorithm::Algorithm;
+use crate::context::{DeviceOptions, GpuContext};
+use crate::element::DType;
 use crate::kernels::{Access, Body, Constant, Kernel, SUBGROUPS, Variant};
+use crate::operation::Operation;
+use crate::options::DataFormat;
 use crate::plan::{Dispatch, Plan};
-use crate::{Algorithm, DType, DataFormat, DeviceOptions, GpuContext, Operation, Profile};
+use crate::profile::Profile;
 use std::collections::{BTreeMap, HashMap};
 
 /// A kernel's text in which every loop counts, and which leaves the largest count of all invocations in a buffer.
@@ -204,7 +209,7 @@ impl Counter {
 #[test]
 fn kernels_make_no_more_iterations_than_plans_say() {
     // Mesa's driver, if it is there, since the limit is its own.
-    let mut adapters = pollster::block_on(crate::adapters(wgpu::Backends::all()));
+    let mut adapters = pollster::block_on(crate::context::adapters(wgpu::Backends::all()));
     adapters.sort_by_key(|adapter| !adapter.get_info().name.contains("llvmpipe"));
     let adapter = adapters.first().expect("an adapter");
     let open = GpuContext::from_adapter(adapter, DeviceOptions::default());

@@ -2,13 +2,15 @@
 //! alone.
 
 use super::{Random, is_set};
+use crate::algorithm::Algorithm;
+use crate::element::{DType, DTypes};
 use crate::kernels::Variant;
 use crate::kernels::tests::spirv;
+use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::{Activation, DataFormat, RunningUpdate, RunningVariance, Through};
 use crate::plan::Dispatch;
-use crate::{
-    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm,
-    Operation, Pass, Profile, Residual, RunningUpdate, RunningVariance, Through, Tuning,
-};
+use crate::profile::Profile;
+use crate::tuning::Tuning;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,11 +1,12 @@
 //! A search for what is refused though it fits: layers of real networks, planned by the limits of a browser, a phone,
 //! a desktop GPU and a driver for the CPU.
 
+use crate::element::{DType, DTypes};
+use crate::operation::{Backward, Epilogue, Forward, Norm, Operation, Pass, Residual};
+use crate::options::{Activation, DataFormat};
 use crate::plan::axes::Axes;
-use crate::{
-    Activation, Backward, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation, Pass,
-    Profile, Residual, Tuning,
-};
+use crate::profile::Profile;
+use crate::tuning::Tuning;
 use std::collections::HashSet;
 
 const MIB: u64 = 1 << 20;

@@ -1,13 +1,17 @@
 //! Compares the statistics that the two reductions of forward passes leave with a calculation in f64.
 
 use super::{Random, is_set};
+use crate::algorithm::Algorithm;
+use crate::context::{DeviceOptions, GpuContext};
+use crate::element::DType;
 use crate::kernels::{Access, Constant, Kernel, Value, Variant};
+use crate::operation::{Channels, Forward, Norm, Operation};
+use crate::options::DataFormat;
 use crate::plan::Dispatch;
 use crate::plan::axes::Grid;
-use crate::{
-    Algorithm, Channels, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation,
-    Profile, Tensor, Tuning,
-};
+use crate::profile::Profile;
+use crate::tensor::Tensor;
+use crate::tuning::Tuning;
 
 /// Partial statistics, as the kernels write them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -148,7 +152,7 @@ fn statistics(gpu: &GpuContext, dispatches: &[&Dispatch], grid: &Grid, src: &[f3
 /// Means up to a million standard deviations, constant channels, planes that do not begin at vectors, windows.
 #[test]
 fn statistics_are_exact_whatever_the_mean() {
-    let mut adapters = pollster::block_on(crate::adapters(wgpu::Backends::all()));
+    let mut adapters = pollster::block_on(crate::context::adapters(wgpu::Backends::all()));
     adapters.sort_by_key(|adapter| !adapter.get_info().name.contains("llvmpipe"));
     let adapter = adapters.first().expect("an adapter");
     let open = GpuContext::from_adapter(adapter, DeviceOptions::default());

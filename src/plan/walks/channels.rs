@@ -1,7 +1,6 @@
 //! What walks over channels have in common: the layout, and the elementwise pass that writes a mask.
 
 use super::Known;
-use crate::Tensor;
 use crate::kernels::{FlatApply, FlatApplyUniforms};
 use crate::plan::axes::{Layout, Samples};
 use crate::plan::dispatch::{Binding, Dispatch};
@@ -10,6 +9,7 @@ use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::windows::Window;
+use crate::tensor::Tensor;
 
 impl Planner<'_> {
     /// All tiles in one window, since each may have elements anywhere in src.

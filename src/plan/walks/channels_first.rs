@@ -322,8 +322,12 @@ impl Walk for Planes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::DType;
+    use crate::operation::{Backward, Norm, Operation};
+    use crate::options::DataFormat;
     use crate::plan::tests::with_planner;
-    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile, Tuning};
+    use crate::profile::Profile;
+    use crate::tuning::Tuning;
 
     #[test]
     fn planes_a_page_apart_are_walked_few_at_a_time() {

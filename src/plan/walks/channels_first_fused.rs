@@ -3,7 +3,6 @@
 use super::channels::Channels;
 use super::channels_first::PlaneAlignment;
 use super::{Known, Reduced, Walk};
-use crate::Tensor;
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes};
 use crate::plan::axes::{Grid, LONE_PLANE};
 use crate::plan::dispatch::{Binding, Requirement};
@@ -14,6 +13,7 @@ use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
+use crate::tensor::Tensor;
 
 /// The most elements of a tensor that is bound at once although it is not small.
 const MOST_AT_ONCE: u64 = 1 << 24;
@@ -298,9 +298,13 @@ impl Walk for PlanesFused<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::DType;
     use crate::kernels::Body;
+    use crate::operation::{Backward, Norm, Operation};
+    use crate::options::DataFormat;
     use crate::plan::tests::with_planner;
-    use crate::{Backward, DType, DataFormat, Norm, Operation, Profile, Tuning};
+    use crate::profile::Profile;
+    use crate::tuning::Tuning;
 
     /// Asks the blocks of a grid, of groups if there are several channels in each.
     fn with_blocks<T>(

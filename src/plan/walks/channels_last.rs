@@ -447,8 +447,12 @@ impl Walk for ChannelsLast<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::element::DType;
+    use crate::operation::{Backward, Norm, Operation};
+    use crate::options::DataFormat;
     use crate::plan::problem::Problem;
-    use crate::{Algorithm, Backward, DType, DataFormat, Norm, Operation, Profile};
+    use crate::profile::Profile;
 
     /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
     #[test]
@@ -513,7 +517,8 @@ mod tests {
                 centered,
             };
             let shape = [64, 4_000_000];
-            let operation = Operation::new(norm, crate::Pass::Inference, &shape, DType::F32);
+            let operation =
+                Operation::new(norm, crate::operation::Pass::Inference, &shape, DType::F32);
             operation.planned(&profile).unwrap().algorithm
         });
         assert_eq!(algorithms, [Algorithm::ChannelsLast; 2]);

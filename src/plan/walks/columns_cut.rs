@@ -1,6 +1,6 @@
 //! How norms over columns are cut: column tiles, tiles of rows, and ranges of columns.
 
-use crate::DType;
+use crate::element::DType;
 use crate::plan::axes::ByColumn;
 use crate::plan::limits::{
     Cannot, MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches,

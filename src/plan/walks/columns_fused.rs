@@ -146,7 +146,10 @@ impl Walk for ColumnsInRegisters<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::{Algorithm, DType, Forward, Norm, Operation, Profile};
+    use crate::algorithm::Algorithm;
+    use crate::element::DType;
+    use crate::operation::{Forward, Norm, Operation};
+    use crate::profile::Profile;
 
     #[test]
     fn batches_beyond_a_window_are_read_twice() {

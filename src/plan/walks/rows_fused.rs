@@ -164,8 +164,11 @@ impl Walk for RowsInRegisters<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::DType;
+    use crate::operation::{Backward, Norm, Operation};
     use crate::plan::tests::with_planner;
-    use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
+    use crate::profile::Profile;
+    use crate::tuning::Tuning;
 
     /// The rows of a gradient, if registers hold them.
     fn rows_in_registers(profile: &Profile, data: DType, columns: usize) -> Option<Rows> {

@@ -265,8 +265,11 @@ fn partials_per_row(rows: &Rows, threads_per_partial: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::DType;
+    use crate::operation::{Backward, Norm, Operation};
     use crate::plan::tests::with_planner;
-    use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
+    use crate::profile::Profile;
+    use crate::tuning::Tuning;
 
     #[test]
     fn pieces_of_rows_are_walked_few_at_a_time() {
