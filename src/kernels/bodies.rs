@@ -1,7 +1,7 @@
 //! The operators: the bodies of `shaders/operators/`, which say what a kernel computes from the elements that it walks.
 
 use super::files::{File, file};
-use super::sums::Sum;
+use super::sums::{Sum, not_taken, taken};
 use super::{BLOCK_VECTORS, Constant};
 use crate::operation::{Norm, Pass};
 use crate::tensor::Tensor;
@@ -89,15 +89,14 @@ impl Body {
     }
 
     /// The sums that it takes.
-    pub(super) fn sums(self) -> Vec<Sum> {
-        let without_mean = |name| Sum {
-            name,
-            is_taken: self.centered || !self.of_rows,
-        };
+    pub(super) const fn sums(self) -> &'static [Sum] {
+        let with_mean = self.centered || !self.of_rows;
         match (self.computes, self.of_rows) {
-            (Computes::Gradient, _) => vec![without_mean("d"), Sum::taken("d_xhat")],
-            (_, true) => vec![without_mean("e"), Sum::taken("e2")],
-            (_, false) => ["count", "shift", "delta", "m2"].map(Sum::taken).into(),
+            (Computes::Gradient, _) if with_mean => const { &[taken("d"), taken("d_xhat")] },
+            (Computes::Gradient, _) => const { &[not_taken("d"), taken("d_xhat")] },
+            (_, true) if with_mean => const { &[taken("e"), taken("e2")] },
+            (_, true) => const { &[not_taken("e"), taken("e2")] },
+            _ => const { &[taken("count"), taken("shift"), taken("delta"), taken("m2")] },
         }
     }
 
@@ -184,22 +183,18 @@ impl Body {
 
     /// Whether a record holds the sums of two channels, two words each.
     pub const fn pairs(self) -> bool {
-        match self.computes {
-            Computes::Gradient => !self.of_groups,
-            Computes::Forward => self.of_rows,
-            Computes::Inference => true, // it has no sums
-        }
+        self.is_inference() || (!self.of_groups && self.sums().len() <= 2)
     }
 
-    /// The most reals of workgroup memory that a kernel of a body that does not merge has for each invocation.
+    /// The most reals of workgroup memory that a kernel of a body that takes two sums has for each invocation.
     pub const FEWEST_REALS: u64 = 10;
 
-    /// The same of this body.
+    /// The same of this body: an accumulator and a total.
     pub const fn shared_reals(self) -> u64 {
-        if self.merges() {
-            20
-        } else {
+        if self.is_inference() {
             Self::FEWEST_REALS
+        } else {
+            5 * self.sums().len() as u64
         }
     }
 

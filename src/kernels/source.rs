@@ -305,7 +305,7 @@ impl Variant {
         };
         parts.extend(streams.text(&called));
         parts.extend(made.iter().cloned());
-        parts.extend(sums::text(&self.body.sums(), &called));
+        parts.extend(sums::text(self.body.sums(), &called));
         parts.extend(own);
         parts
     }

@@ -21,12 +21,17 @@ pub(crate) struct Sum {
     pub is_taken: bool,
 }
 
-impl Sum {
-    pub const fn taken(name: &'static str) -> Self {
-        Self {
-            name,
-            is_taken: true,
-        }
+pub(super) const fn taken(name: &'static str) -> Sum {
+    Sum {
+        name,
+        is_taken: true,
+    }
+}
+
+pub(super) const fn not_taken(name: &'static str) -> Sum {
+    Sum {
+        name,
+        is_taken: false,
     }
 }
 

@@ -717,7 +717,7 @@ fn files_import_what_they_use() {
     };
     for body in Body::ALL {
         let mut parts = of_parts.clone();
-        let made = sums::text(&body.sums(), &all_words).join("\n");
+        let made = sums::text(body.sums(), &all_words).join("\n");
         let all_of_body = [body.file().text, &contract, &made].join("\n\n");
         parts.push(("body".to_owned(), all_of_body));
         for (_, text) in parts.iter_mut().filter(|(name, _)| name == "params") {

@@ -110,7 +110,7 @@ UNSEEN = [
     ("parts/near_zero.wgsl", "near_zero", "sign(y)", "256.0) + sign(y)", "t is 0 there, whatever the sign, and 255 will do"),
     ("elements/f32.wgsl", "is_normal", "", "", JOINED),
     ("elements/f64.wgsl", "is_normal", "", "", JOINED),
-    ("parts/params.wgsl", "gated_params", "let joined", "", JOINED),
+    ("parts/params.wgsl", "joined_params", "return select_params", "", JOINED),
     ("elements/f64.wgsl", "at_most_zero", "value <= real4()", "<", "at 0 either is right: rounding decides whether it is 0"),
     ("operators/contract.wgsl", "with_sums", "derived(0u", "derived(1u", UNUSED),
     ("operators/gradient.wgsl", "with_sums", "derived(0u", "derived(1u", UNUSED),
@@ -134,13 +134,12 @@ UNSEEN = [
     ("parts/rows_misaligned.wgsl", "params_of", "let last", "/ 3u", MASKED),
     ("parts/rows_misaligned.wgsl", "params_of", "let last", "* 4u", MASKED),
     ("parts/rows_split.wgsl", "params_vec4", "let last", "+ 1u) / 4u", MASKED),
-    ("parts/rows_aligned.wgsl", "params_of", "if !(scaled || offset)", "real4(2.0));", UNGATED),
-    ("parts/columns.wgsl", "params_of_row", "if !(scaled || offset)", "real4(2.0));", UNGATED),
+    ("generated/lists", "neutral_params", "real4()", "real4(2.0));", UNGATED),
     ("traversals/columns_walk.wgsl", "columns_walk", "for (var k = 0u", "k <= vector_vec4s", OUTSIDE),
     ("operators/rows_forward.wgsl", "store_row", "coefficients.shift[i] + ", "- coefficients.delta[i]", SECOND),
     ("operators/rows_forward.wgsl", "store_row", "coefficients.shift[i] + ", "delta[0]", SECOND),
-    ("parts/params.wgsl", "params_side_by_side", "real4(a.", ".y", "all four of a channel's are alike"),
-    ("operators/rows_forward.wgsl", "total_of", "[i]", "[0]", "i is 0 there"),
+    ("generated/lists", "params_side_by_side", "real4(a.", ".y", "all four of a channel's are alike"),
+    ("generated/lists", "total_of", "sums.e", "[0]", "i is 0 there"),
     ("parts/rows_split.wgsl", "params_vec4", "let inside", "", MASKED),
     ("parts/channels_last.wgsl", "vector_of", "return min(vector", "", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "[p][k] = Accumulator();", "", ZEROS),
@@ -237,19 +236,28 @@ def written(each):
             yield from some(each, name, found)
 
 
+LISTS = (
+    r"accumulator|accumulator_of|add_sums|scale_sums|sum_\w+|total_of|words_of_total"
+    r"|\w+_params|load_param|params_side_by_side"
+)
 TENSORS = "src|diff_dst|mean|variance|gamma|diff_src|diff_gamma|diff_beta|workspace|inputs|outputs"
 
 
 def generated(each, texts):
-    """Changes to the functions that read and write storage: those of one tensor of each kind."""
-    kinds = {}
+    """Changes to the functions that read and write storage, those of one tensor of each kind; and to the functions that
+    are made from lists of sums and parameters."""
+    kinds, lists = {}, {}
+    files = [without_comments(path.read_text()) for path in SHADERS.rglob("*.wgsl")]
+    written_names = {name for text in files for name, _, _ in functions(text)}
     for path in sorted(texts.glob("*.wgsl")):
         text = path.read_text()
         for name, start, end in functions(text):
+            body = text[text.rfind("fn ", 0, start) : end]
+            if re.fullmatch(LISTS, name) and name not in written_names:
+                lists[body] = name
             of = re.fullmatch(rf"((?:load|store|select|splat|realigned)(?:_part|_vector|_part_vector|_some)?)_({TENSORS})", name)
             if not of:
                 continue
-            body = text[text.rfind("fn ", 0, start) : end]
             tensor = of[2]
             kind = re.sub(rf"\b({TENSORS})\b", "ARRAY", body.replace(f"_{tensor}(", "_TENSOR("))
             kind = re.sub(r"uniforms\.\w+", "uniforms.LENGTH", kind)
@@ -257,6 +265,9 @@ def generated(each, texts):
             known = kinds.get(kind)
             if known is None or TENSORS.split("|").index(tensor) < TENSORS.split("|").index(known[1]):
                 kinds[kind] = (of[1], tensor, body)
+    for body, name in sorted(lists.items()):
+        found = changes("generated/lists", name, body, body.index("{"), len(body))
+        yield from some(each, name, found)
     for _, (name, tensor, body) in sorted(kinds.items()):
         half = "half" if "code_" in body else "real"
         form = "_exact" if "u * vec4_index" in body else "_long" if "long" in body else ""
