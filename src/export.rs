@@ -79,7 +79,7 @@ pub struct Kernel {
 impl Kernel {
     fn new(variant: &Variant) -> Self {
         Self {
-            entry_point: variant.kernel.entry().name,
+            entry_point: variant.kernel.entry().name(),
             workgroup_size: variant.workgroup_size,
             text: variant.wgsl().into(),
         }

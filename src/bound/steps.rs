@@ -140,7 +140,7 @@ impl Binder<'_> {
             resource: uniforms,
         });
         let device = self.gpu.device();
-        let name = self.dispatch.kernel.entry().name;
+        let name = self.dispatch.kernel.entry().name();
         let bind_group = self
             .gpu
             .scoped(name, || {

@@ -50,7 +50,7 @@ impl Pipelines {
                 compile(device, variant, shader_checks, self.cache.as_ref())
             })
             .map_err(|complaint| {
-                complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
+                complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name()))
             })
         };
         // A callback that runs under the lock of GL must not wait for a thread that needs it to compile.
@@ -88,7 +88,7 @@ fn compile(
     shader_checks: bool,
     cache: Option<&wgpu::PipelineCache>,
 ) -> Pipeline {
-    let name = variant.kernel.entry().name;
+    let name = variant.kernel.entry().name();
     let source = wgpu::ShaderModuleDescriptor {
         label: Some(name),
         source: wgpu::ShaderSource::Wgsl(variant.wgsl().into()),

@@ -1,9 +1,9 @@
 //! The elementwise pass, channels first.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::PlaneTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector};
+use super::{Body, Describe, Kernel, of_a_vector};
 
 constants! {
     struct ChannelsFirstApply {
@@ -30,6 +30,7 @@ uniforms! {
 
 impl Describe for ChannelsFirstApply {
     const KERNEL: Kernel = Kernel::ChannelsFirstApply;
+    const FILE: File = file!("traversals/channels_first_apply");
     type Uniforms = ChannelsFirstApplyUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -43,11 +44,3 @@ impl Describe for ChannelsFirstApply {
         planes * (1 + vectors * of_a_vector(self.vector_vec4s, self.narrow))
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_first_apply",
-    file: file!("traversals/channels_first_apply"),
-    constants: ChannelsFirstApply::SAMPLES,
-    uniforms: ChannelsFirstApplyUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

@@ -1,9 +1,9 @@
 //! The whole gradient or forward pass, channels first.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{GroupSizes, Scalars, TileRange};
-use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, in_blocks, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsFirstFused {
@@ -56,6 +56,7 @@ impl ChannelsFirstFused {
 
 impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
+    const FILE: File = file!("traversals/channels_first_fused");
     type Uniforms = ChannelsFirstFusedUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -85,12 +86,3 @@ impl Describe for ChannelsFirstFused {
         (planes * begun * u64::from(self.vector_vec4s)).max(of_groups)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_first_fused",
-    file: file!("traversals/channels_first_fused"),
-    constants: ChannelsFirstFused::SAMPLES,
-    uniforms: ChannelsFirstFusedUniforms::KIND,
-    statistics_length: "statistics",
-    gamma_length: "parameters",
-};

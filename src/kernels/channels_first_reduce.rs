@@ -1,9 +1,9 @@
 //! The reduction, channels first.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::PlaneTiles;
-use super::{Body, Describe, Entry, Kernel, in_blocks, sum_of};
+use super::{Body, Describe, Kernel, in_blocks, sum_of};
 
 constants! {
     struct ChannelsFirstReduce {
@@ -46,6 +46,7 @@ impl ChannelsFirstReduce {
 
 impl Describe for ChannelsFirstReduce {
     const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
+    const FILE: File = file!("traversals/channels_first_reduce");
     type Uniforms = ChannelsFirstReduceUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -65,11 +66,3 @@ impl Describe for ChannelsFirstReduce {
         planes * vectors * u64::from(self.vector_vec4s)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_first_reduce",
-    file: file!("traversals/channels_first_reduce"),
-    constants: ChannelsFirstReduce::SAMPLES,
-    uniforms: ChannelsFirstReduceUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

@@ -1,9 +1,9 @@
 //! The elementwise pass, channels last.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::ColumnTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector};
+use super::{Body, Describe, Kernel, of_a_vector};
 
 constants! {
     struct ChannelsLastApply {
@@ -26,6 +26,7 @@ uniforms! {
 
 impl Describe for ChannelsLastApply {
     const KERNEL: Kernel = Kernel::ChannelsLastApply;
+    const FILE: File = file!("traversals/channels_last_apply");
     type Uniforms = ChannelsLastApplyUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -37,11 +38,3 @@ impl Describe for ChannelsLastApply {
         init + rows * (1 + vectors * of_a_vector(self.vector_vec4s, false))
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_last_apply",
-    file: file!("traversals/channels_last_apply"),
-    constants: ChannelsLastApply::SAMPLES,
-    uniforms: ChannelsLastApplyUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

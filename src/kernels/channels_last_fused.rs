@@ -1,9 +1,9 @@
 //! The whole gradient or forward pass, channels last.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::Scalars;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsLastFused {
@@ -38,6 +38,7 @@ impl ChannelsLastFused {
 
 impl Describe for ChannelsLastFused {
     const KERNEL: Kernel = Kernel::ChannelsLastFused;
+    const FILE: File = file!("traversals/channels_last_fused");
     type Uniforms = ChannelsLastFusedUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -56,11 +57,3 @@ impl Describe for ChannelsLastFused {
         rows.div_ceil(body.block_rows()).max(body.block_rows())
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_last_fused",
-    file: file!("traversals/channels_last_fused"),
-    constants: ChannelsLastFused::SAMPLES,
-    uniforms: ChannelsLastFusedUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

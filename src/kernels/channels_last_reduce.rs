@@ -1,9 +1,9 @@
 //! The reduction, channels last.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::ColumnTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ChannelsLastReduce {
@@ -37,6 +37,7 @@ uniforms! {
 
 impl Describe for ChannelsLastReduce {
     const KERNEL: Kernel = Kernel::ChannelsLastReduce;
+    const FILE: File = file!("traversals/channels_last_reduce");
     type Uniforms = ChannelsLastReduceUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -67,11 +68,3 @@ impl Describe for ChannelsLastReduce {
         u64::from(uniforms.tiles.tile_rows).div_ceil(thread_rows)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "channels_last_reduce",
-    file: file!("traversals/channels_last_reduce"),
-    constants: ChannelsLastReduce::SAMPLES,
-    uniforms: ChannelsLastReduceUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

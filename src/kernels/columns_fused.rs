@@ -1,9 +1,9 @@
 //! The whole forward pass over columns.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{BatchTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ColumnsFused {
@@ -37,6 +37,7 @@ uniforms! {
 
 impl Describe for ColumnsFused {
     const KERNEL: Kernel = Kernel::ColumnsFused;
+    const FILE: File = file!("traversals/columns_fused");
     type Uniforms = ColumnsFusedUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -56,12 +57,3 @@ impl Describe for ColumnsFused {
         self.held_rows.into()
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "columns_fused",
-    file: file!("traversals/columns_fused"),
-    constants: ColumnsFused::SAMPLES,
-    uniforms: ColumnsFusedUniforms::KIND,
-    statistics_length: "statistics",
-    gamma_length: "parameters",
-};

@@ -1,9 +1,9 @@
 //! The reduction over columns, the elementwise pass, or both.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{BatchTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct ColumnsWalk {
@@ -57,6 +57,7 @@ uniforms! {
 
 impl Describe for ColumnsWalk {
     const KERNEL: Kernel = Kernel::ColumnsWalk;
+    const FILE: File = file!("traversals/columns_walk");
     type Uniforms = ColumnsWalkUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -95,12 +96,3 @@ impl Describe for ColumnsWalk {
         rows.min(block).max(rows.div_ceil(block)).max(tiles)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "columns_walk",
-    file: file!("traversals/columns_walk"),
-    constants: ColumnsWalk::SAMPLES,
-    uniforms: ColumnsWalkUniforms::KIND,
-    statistics_length: "statistics",
-    gamma_length: "parameters",
-};

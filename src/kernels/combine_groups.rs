@@ -1,9 +1,9 @@
 //! The kernel that combines the sums of a group's channels.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{GroupSizes, Scalars};
-use super::{Body, Describe, Entry, Kernel, sum_of};
+use super::{Body, Describe, Kernel, sum_of};
 
 constants! {
     struct CombineGroups {
@@ -31,6 +31,7 @@ pub(crate) const TIER: u64 = 32;
 
 impl Describe for CombineGroups {
     const KERNEL: Kernel = Kernel::CombineGroups;
+    const FILE: File = file!("traversals/combine_groups");
     type Uniforms = CombineGroupsUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -49,12 +50,3 @@ impl Describe for CombineGroups {
             .max(TIER)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "combine_groups",
-    file: file!("traversals/combine_groups"),
-    constants: CombineGroups::SAMPLES,
-    uniforms: CombineGroupsUniforms::KIND,
-    gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
-};

@@ -1,9 +1,9 @@
 //! The kernel that adds up partial sums.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{AxisSizes, Scalars};
-use super::{Body, Describe, Entry, Kernel, sum_of};
+use super::{Body, Describe, Kernel, sum_of};
 
 constants! {
     struct Finish {
@@ -61,6 +61,7 @@ uniforms! {
 
 impl Describe for Finish {
     const KERNEL: Kernel = Kernel::Finish;
+    const FILE: File = file!("traversals/finish");
     type Uniforms = FinishUniforms;
 
     fn adders(&self, workgroup_size: u32) -> u32 {
@@ -82,11 +83,3 @@ impl Describe for Finish {
             .max(32)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "finish",
-    file: file!("traversals/finish"),
-    constants: Finish::SAMPLES,
-    uniforms: FinishUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

@@ -1,9 +1,9 @@
 //! The elementwise pass of a forward pass that writes a mask.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{GeneralSizes, TileRange};
-use super::{Body, Describe, Entry, Kernel};
+use super::{Body, Describe, Kernel};
 
 constants! {
     struct FlatApply {
@@ -32,17 +32,10 @@ uniforms! {
 
 impl Describe for FlatApply {
     const KERNEL: Kernel = Kernel::FlatApply;
+    const FILE: File = file!("traversals/flat_apply");
     type Uniforms = FlatApplyUniforms;
 
     fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         8 + 8
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "flat_apply",
-    file: file!("traversals/flat_apply"),
-    constants: FlatApply::SAMPLES,
-    uniforms: FlatApplyUniforms::KIND,
-    ..Entry::OVER_CHANNELS
-};

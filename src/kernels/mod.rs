@@ -142,6 +142,7 @@ pub(crate) use source::{
 };
 pub(crate) use uniforms::Uniforms;
 
+use crate::tensor::Tensor;
 use describe::{Constants, Kind, Uniform};
 use files::File;
 
@@ -168,35 +169,19 @@ pub(crate) enum Kernel {
 
 /// A kernel's description, whatever its constants.
 pub(crate) struct Entry {
-    /// Name of its file and entry point.
-    pub name: &'static str,
-    /// Its own file, which says what it imports from `shaders/parts/`.
+    /// Its own file, which says what it imports from `shaders/parts/`. Kernel and entry point have the file's name.
     pub file: File,
     /// The constants that a variant's text begins with, each with a value of its type.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub constants: &'static [(&'static str, Constant)],
     /// Its uniform struct.
     pub uniforms: Kind,
-    /// The uniforms with the lengths of mean and variance, and of gamma, diff_gamma and diff_beta.
-    pub statistics_length: &'static str,
-    pub gamma_length: &'static str,
-}
-
-impl Entry {
-    /// The entry of a kernel whose parameters have an element for each channel.
-    const OVER_CHANNELS: Self = Self {
-        name: "",
-        file: File { path: "", text: "" },
-        constants: &[],
-        uniforms: Kind::Group(&[]),
-        statistics_length: "channels",
-        gamma_length: "channels",
-    };
 }
 
 /// A kernel with its constants chosen.
 pub(crate) trait Describe: Constants {
     const KERNEL: Kernel;
+    const FILE: File;
     type Uniforms: Uniform;
     /// The most loop iterations that one invocation makes. Loops count as the text has them, none unrolled, and nested
     /// loops with the most iterations that each can make: the invocations that a software driver runs side by side all
@@ -217,31 +202,63 @@ pub(crate) trait Describe: Constants {
 impl Kernel {
     pub fn entry(self) -> &'static Entry {
         match self {
-            Self::PackStatistics => &pack_statistics::ENTRY,
-            Self::PackParams => &pack_params::ENTRY,
-            Self::ChannelsFirstReduce => &channels_first_reduce::ENTRY,
-            Self::ChannelsLastReduce => &channels_last_reduce::ENTRY,
-            Self::CombineGroups => &combine_groups::ENTRY,
-            Self::Finish => &finish::ENTRY,
-            Self::ChannelsFirstApply => &channels_first_apply::ENTRY,
-            Self::ChannelsLastApply => &channels_last_apply::ENTRY,
-            Self::ChannelsFirstFused => &channels_first_fused::ENTRY,
-            Self::ChannelsLastFused => &channels_last_fused::ENTRY,
-            Self::FlatApply => &flat_apply::ENTRY,
-            Self::RowsFused => &rows_fused::ENTRY,
-            Self::RowsReduce => &rows_reduce::ENTRY,
-            Self::RowsApply => &rows_apply::ENTRY,
-            Self::ColumnsWalk => &columns_walk::ENTRY,
-            Self::ColumnsFused => &columns_fused::ENTRY,
+            Self::PackStatistics => const { &Entry::of::<PackStatistics>() },
+            Self::PackParams => const { &Entry::of::<PackParams>() },
+            Self::ChannelsFirstReduce => const { &Entry::of::<ChannelsFirstReduce>() },
+            Self::ChannelsLastReduce => const { &Entry::of::<ChannelsLastReduce>() },
+            Self::CombineGroups => const { &Entry::of::<CombineGroups>() },
+            Self::Finish => const { &Entry::of::<Finish>() },
+            Self::ChannelsFirstApply => const { &Entry::of::<ChannelsFirstApply>() },
+            Self::ChannelsLastApply => const { &Entry::of::<ChannelsLastApply>() },
+            Self::ChannelsFirstFused => const { &Entry::of::<ChannelsFirstFused>() },
+            Self::ChannelsLastFused => const { &Entry::of::<ChannelsLastFused>() },
+            Self::FlatApply => const { &Entry::of::<FlatApply>() },
+            Self::RowsFused => const { &Entry::of::<RowsFused>() },
+            Self::RowsReduce => const { &Entry::of::<RowsReduce>() },
+            Self::RowsApply => const { &Entry::of::<RowsApply>() },
+            Self::ColumnsWalk => const { &Entry::of::<ColumnsWalk>() },
+            Self::ColumnsFused => const { &Entry::of::<ColumnsFused>() },
         }
     }
 }
 
 impl Entry {
+    const fn of<K: Describe>() -> Self {
+        Self {
+            file: K::FILE,
+            constants: K::SAMPLES,
+            uniforms: K::Uniforms::KIND,
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        let name = self.file.path.rsplit_once('/').map_or("", |(_, name)| name);
+        name.trim_end_matches(".wgsl")
+    }
+
     /// Whether its data are bound by windows.
     fn has_window(&self) -> bool {
-        let fields = self.uniforms.fields("");
-        fields.iter().any(|(name, _)| *name == "window")
+        self.has_uniform("window")
+    }
+
+    fn has_uniform(&self, name: &str) -> bool {
+        self.uniforms
+            .fields("")
+            .iter()
+            .any(|(field, _)| *field == name)
+    }
+
+    /// The uniform with the length of a statistic, or of a parameter or its gradient.
+    fn length(&self, tensor: Tensor) -> &'static str {
+        let own = if tensor.is_statistic() {
+            "statistics"
+        } else {
+            "parameters"
+        };
+        let mut lengths = [own, "channels", "rows"].into_iter();
+        lengths
+            .find(|name| self.has_uniform(name))
+            .unwrap_or_default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The kernel that copies a parameter to the workspace.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
-use super::{Body, Describe, Entry, Kernel};
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
+use super::{Body, Describe, Kernel};
 
 constants! {
     struct PackParams {}
@@ -20,18 +20,10 @@ uniforms! {
 
 impl Describe for PackParams {
     const KERNEL: Kernel = Kernel::PackParams;
+    const FILE: File = file!("traversals/pack_params");
     type Uniforms = PackParamsUniforms;
 
     fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         0
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "pack_params",
-    file: file!("traversals/pack_params"),
-    constants: PackParams::SAMPLES,
-    uniforms: PackParamsUniforms::KIND,
-    gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
-};

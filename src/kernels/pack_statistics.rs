@@ -1,9 +1,9 @@
 //! The kernel that gathers statistics in the workspace.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::GroupSizes;
-use super::{Body, Describe, Entry, Kernel};
+use super::{Body, Describe, Kernel};
 
 constants! {
     struct PackStatistics {
@@ -32,18 +32,10 @@ uniforms! {
 
 impl Describe for PackStatistics {
     const KERNEL: Kernel = Kernel::PackStatistics;
+    const FILE: File = file!("traversals/pack_statistics");
     type Uniforms = PackStatisticsUniforms;
 
     fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         4
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "pack_statistics",
-    file: file!("traversals/pack_statistics"),
-    constants: PackStatistics::SAMPLES,
-    uniforms: PackStatisticsUniforms::KIND,
-    statistics_length: "statistics",
-    gamma_length: "parameters",
-};

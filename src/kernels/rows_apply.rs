@@ -1,9 +1,9 @@
 //! The elementwise pass over rows.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::RowTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector};
+use super::{Body, Describe, Kernel, of_a_vector};
 
 constants! {
     struct RowsApply {
@@ -42,6 +42,7 @@ uniforms! {
 
 impl Describe for RowsApply {
     const KERNEL: Kernel = Kernel::RowsApply;
+    const FILE: File = file!("traversals/rows_apply");
     type Uniforms = RowsApplyUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
@@ -52,12 +53,3 @@ impl Describe for RowsApply {
         before + uniforms.tiles.walk() * (1 + of_a_row)
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "rows_apply",
-    file: file!("traversals/rows_apply"),
-    constants: RowsApply::SAMPLES,
-    uniforms: RowsApplyUniforms::KIND,
-    gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
-};

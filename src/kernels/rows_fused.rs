@@ -1,9 +1,9 @@
 //! The whole gradient or forward pass over rows.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::{RowTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct RowsFused {
@@ -42,6 +42,7 @@ uniforms! {
 
 impl Describe for RowsFused {
     const KERNEL: Kernel = Kernel::RowsFused;
+    const FILE: File = file!("traversals/rows_fused");
     type Uniforms = RowsFusedUniforms;
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -66,12 +67,3 @@ impl Describe for RowsFused {
         uniforms.tiles.walk()
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "rows_fused",
-    file: file!("traversals/rows_fused"),
-    constants: RowsFused::SAMPLES,
-    uniforms: RowsFusedUniforms::KIND,
-    statistics_length: "rows",
-    gamma_length: "parameters",
-};

@@ -1,9 +1,9 @@
 //! The reduction over rows.
 
-use super::describe::{Constants, Uniform, constants, uniforms};
-use super::files::file;
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
 use super::shared_uniforms::RowTiles;
-use super::{Body, Describe, Entry, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
 
 constants! {
     struct RowsReduce {
@@ -51,6 +51,7 @@ uniforms! {
 
 impl Describe for RowsReduce {
     const KERNEL: Kernel = Kernel::RowsReduce;
+    const FILE: File = file!("traversals/rows_reduce");
     type Uniforms = RowsReduceUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -71,12 +72,3 @@ impl Describe for RowsReduce {
         uniforms.tiles.walk()
     }
 }
-
-pub(super) const ENTRY: Entry = Entry {
-    name: "rows_reduce",
-    file: file!("traversals/rows_reduce"),
-    constants: RowsReduce::SAMPLES,
-    uniforms: RowsReduceUniforms::KIND,
-    gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
-};

@@ -417,10 +417,7 @@ impl Variant {
             storage: self.storage(tensor),
             tensor: name,
             array: name,
-            length: match tensor.is_statistic() {
-                true => entry.statistics_length,
-                false => entry.gamma_length,
-            },
+            length: entry.length(tensor),
         });
         let is_workspace = tensor == Tensor::Workspace;
         let read = accessors

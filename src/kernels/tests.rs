@@ -116,7 +116,7 @@ fn variants_are_told_apart_by_their_labels() {
             .or_insert_with(|| traits.clone());
         assert_eq!(*known, traits, "{}", variant.label());
     }
-    let kernels = Kernel::ALL.iter().map(|k| k.entry().name);
+    let kernels = Kernel::ALL.iter().map(|k| k.entry().name());
     assert_eq!(kernels.collect::<HashSet<_>>().len(), Kernel::ALL.len());
 }
 
@@ -152,7 +152,7 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         return Err("expected one entry point".to_owned());
     };
     ensure(
-        point.name == entry.name && point.stage == ShaderStage::Compute,
+        point.name == entry.name() && point.stage == ShaderStage::Compute,
         || format!("entry point {}", point.name),
     )?;
     // Others may launch these texts, too: they are complete.
@@ -307,7 +307,7 @@ enum Translation {
 }
 
 fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Translation, String> {
-    let name = variant.kernel.entry().name.to_owned();
+    let name = variant.kernel.entry().name().to_owned();
     let (module, info) = (&parsed.module, &parsed.info);
     // As for pipelines: every index is in bounds, every slot is written before it is read.
     let policies = naga::proc::BoundsCheckPolicies::default();
@@ -388,7 +388,7 @@ fn hlsl(
     parsed: &Parsed,
     options: &back::hlsl::Options,
 ) -> Result<(String, String), String> {
-    let name = variant.kernel.entry().name.to_owned();
+    let name = variant.kernel.entry().name().to_owned();
     let pipeline = back::hlsl::PipelineOptions {
         entry_point: Some((ShaderStage::Compute, name)),
     };
@@ -548,7 +548,7 @@ fn writes_every_variant_for_tint() {
         };
         let settings = format!(
             r#"{{"entry_point": "{}", "constants": {{}}}}"#,
-            variant.kernel.entry().name
+            variant.kernel.entry().name()
         );
         // Labels would be longer than a file's name may be.
         let write = |extension: &str, text: String| {
@@ -729,7 +729,7 @@ fn files_import_what_they_use() {
             *text += &lines.collect::<Vec<_>>().join("\n");
         }
         let kernels = Kernel::ALL.into_iter().filter(|kernel| body.fits(*kernel));
-        let names: Vec<_> = kernels.map(|kernel| kernel.entry().name).collect();
+        let names: Vec<_> = kernels.map(|kernel| kernel.entry().name()).collect();
         let fitting = traversals
             .iter()
             .filter(|(name, _)| names.contains(&name.as_str()));
@@ -810,7 +810,7 @@ fn headers_name_the_bindings() {
         let header = header(&text);
         let index = kernels
             .iter()
-            .position(|kernel| kernel.entry().name == name);
+            .position(|kernel| kernel.entry().name() == name);
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
         let kernel = kernels.swap_remove(index);
         let entry = kernel.entry();
@@ -830,7 +830,7 @@ fn headers_name_the_bindings() {
             assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
         }
     }
-    let rest: Vec<_> = kernels.iter().map(|kernel| kernel.entry().name).collect();
+    let rest: Vec<_> = kernels.iter().map(|kernel| kernel.entry().name()).collect();
     assert!(rest.is_empty(), "no file of their own: {rest:?}");
 }
 
@@ -859,11 +859,12 @@ fn every_constant_and_uniform_is_read() {
             assert!(
                 chooses || reads(name) || of_accessors,
                 "{}: {name}",
-                entry.name
+                entry.name()
             );
         }
         // One of the kernels that share a group of fields may not need them all; accessors read lengths.
-        let lengths = [entry.statistics_length, entry.gamma_length, "length"];
+        let lengths = [Tensor::Mean, Tensor::Gamma].map(|tensor| entry.length(tensor));
+        let lengths = [lengths[0], lengths[1], "length"];
         for (name, _) in entry.uniforms.fields("") {
             *unread.entry(name).or_default() |= reads(name) || lengths.contains(&name);
         }

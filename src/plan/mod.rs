@@ -74,7 +74,7 @@ impl Plan {
 
     /// Names of the kernels that the whole operator runs, in order.
     pub fn kernel_names(&self) -> Vec<&'static str> {
-        self.whole().map(|d| d.kernel.entry().name).collect()
+        self.whole().map(|d| d.kernel.entry().name()).collect()
     }
 
     /// An error if a kernel binds more bytes of a tensor at once than this.

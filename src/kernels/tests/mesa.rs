@@ -63,7 +63,7 @@ fn writes_the_kernels_of_gpus_for_mesa() {
                 let wide = inputs.iter().any(|&tensor| variant.is_wide(tensor));
                 list += &format!(
                     "{file}\t{}\t{}\t{}\t{}\t{}\t{}\t{what}, subgroups of {subgroup_size}\n",
-                    variant.kernel.entry().name,
+                    variant.kernel.entry().name(),
                     variant.workgroup_size,
                     variant.bound.len(),
                     if wide { 8 } else { 4 },

@@ -38,7 +38,7 @@ impl Variant {
 
     /// A name that tells variants of a kernel apart.
     pub fn label(&self) -> String {
-        let name = self.kernel.entry().name;
+        let name = self.kernel.entry().name();
         let types = format!("{}-{}-{}", self.data, self.params, self.statistics);
         let mut label = format!("{name}-{}-{types}", self.body.name());
         let Epilogue {

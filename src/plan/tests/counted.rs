@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A kernel's text in which every loop counts, and which leaves the largest count of all invocations in a buffer.
 fn counting(variant: &Variant) -> String {
-    let name = variant.kernel.entry().name;
+    let name = variant.kernel.entry().name();
     let head = format!(
         "@compute @workgroup_size(workgroup_size)\nfn {name}(\n    @builtin(workgroup_id) workgroup: vec3<u32>,\n    \
          @builtin(local_invocation_index) local: u32,\n) {{"
@@ -113,7 +113,7 @@ impl Counter {
                 label: None,
                 source: wgpu::ShaderSource::Wgsl(counting(variant).into()),
             }),
-            entry_point: Some(variant.kernel.entry().name),
+            entry_point: Some(variant.kernel.entry().name()),
             compilation_options: wgpu::PipelineCompilationOptions {
                 constants: &[],
                 zero_initialize_workgroup_memory: true,
