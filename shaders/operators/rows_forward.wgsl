@@ -129,6 +129,8 @@ fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
 
 // The terms of the elements that are in the row.
 fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    // In this order RADV needs fewer registers for rows that do not begin at vec4s.
+    if !centered { return accumulator(real4(), select(real4(), element.x * element.x, inside)); }
     let e = select(real4(), element.x - coefficients.shift, inside);
     return accumulator(e, e * e);
 }
