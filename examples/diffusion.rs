@@ -12,9 +12,10 @@
 //! condition ─ three linear layers ─ shift, scale and gate, for each sample and channel
 //! ```
 //!
-//! One call of `GpuAxesNorm` does all between the linear layers, which are plain Rust. (In DiT attention or a perceptron
-//! comes before the gate: see the example `adaptive`.) The float64 reference checks the results, forward and backward, at every step. The loss
-//! is 1 for guesses of 0 and about 0.36 for the tokens' linear layers alone; here it falls to 0.16.
+//! One call of `GpuAxesNorm` does all between the linear layers, which are plain Rust. (In DiT attention or a
+//! perceptron comes before the gate: see the example `adaptive`.) The float64 reference checks the results, forward and
+//! backward, at every step. The loss is 1 for guesses of 0 and about 0.36 for the tokens' linear layers alone; here it
+//! falls to 0.16.
 
 mod common;
 

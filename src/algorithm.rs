@@ -21,10 +21,11 @@ pub enum Algorithm {
     /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; in a forward pass, statistics, then
     /// dst.
     RowsReadTwice,
-    /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), forward in one reading: a
-    /// workgroup holds columns in registers.
+    /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), forward in one reading:
+    /// a workgroup holds columns in registers.
     ColumnsInRegisters,
-    /// The same in one dispatch, forward and backward: a workgroup adds up its columns and reads them again from a cache.
+    /// The same in one dispatch, forward and backward: a workgroup adds up its columns and reads them again from a
+    /// cache.
     FusedColumns,
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in two readings: sums of
     /// columns and rows, then diff_src; in a forward pass, statistics of columns, then dst.

@@ -8,8 +8,8 @@ pub(crate) const PROBE_WORKGROUP: u32 = 64;
 /// How kernels round f32 to f16 where they store it. All give the same bits, except for NaN.
 ///
 /// WGSL leaves it to the driver how its own conversions round, so a device is probed before kernels use them:
-/// [`GpuContext::probe_f16`](crate::GpuContext::probe_f16), which [`GpuContext::new`](crate::GpuContext::new) calls on a
-/// GPU.
+/// [`GpuContext::probe_f16`](crate::GpuContext::probe_f16), which [`GpuContext::new`](crate::GpuContext::new) calls on
+/// a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum F16Encoder {

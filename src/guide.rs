@@ -1,7 +1,7 @@
 //! The guide: pages on topics that concern more than one item of the crate.
 //!
-//! Begin with [`training`], or with [`own_buffers`] if you have a device of your own; [`how_it_works`] and [`limits`] are
-//! to look things up.
+//! Begin with [`training`], or with [`own_buffers`] if you have a device of your own; [`how_it_works`] and [`limits`]
+//! are to look things up.
 //!
 //! Other modules document topics of their own: [`operators`](crate::operators) the operators of other libraries,
 //! [`synchronized`](crate::synchronized) a batch over several processes or devices, [`stream`](crate::stream) tensors

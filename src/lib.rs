@@ -63,12 +63,12 @@
 //!
 //! # What versions promise
 //!
-//! A version that cargo takes for compatible keeps what is documented here: names, signatures, formulas, and the
-//! errors that arguments give. Enums and structs that may grow are `non_exhaustive`. It may change the texts of errors,
-//! the kernels and which of them run, hence the last bits of results, the workspace that a plan needs, what [`export`]
-//! writes, and the fields of [`Tuning`]. A new major version of wgpu or safetensors, whose types are in signatures, is a
-//! new major version of this crate. What is hidden from the documentation may change in any version. `docs/public-api.txt` in
-//! the repository lists all public items.
+//! A version that cargo takes for compatible keeps what is documented here: names, signatures, formulas, and the errors
+//! that arguments give. Enums and structs that may grow are `non_exhaustive`. It may change the texts of errors, the
+//! kernels and which of them run, hence the last bits of results, the workspace that a plan needs, what [`export`]
+//! writes, and the fields of [`Tuning`]. A new major version of wgpu or safetensors, whose types are in signatures, is
+//! a new major version of this crate. What is hidden from the documentation may change in any version.
+//! `docs/public-api.txt` in the repository lists all public items.
 
 // The README's example is compiled like any other.
 #[cfg(doctest)]

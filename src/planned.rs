@@ -162,8 +162,8 @@ impl Plan {
     }
 
     /// Binds buffers: checks them, compiles missing pipelines, and creates bind groups and uniforms. If no workspace is
-    /// given, it creates one if it needs one. If [`Tensor::Sums`] is given, the two halves can be recorded too; they may
-    /// need [more scratch memory](Self::halves_workspace_bytes).
+    /// given, it creates one if it needs one. If [`Tensor::Sums`] is given, the two halves can be recorded too; they
+    /// may need [more scratch memory](Self::halves_workspace_bytes).
     ///
     /// Disjoint ranges of one buffer are fine. Ranges must not overlap if one of them is written, with one exception:
     /// diff_src may have exactly the range of diff_dst.

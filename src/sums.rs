@@ -51,8 +51,8 @@ impl SumsLayout {
         }
     }
 
-    /// Bytes of the buffer. It holds one part, or in a forward pass as many parts as its [`Shards`](crate::synchronized::Shards) say,
-    /// one after another, which the second half merges.
+    /// Bytes of the buffer. It holds one part, or in a forward pass as many parts as its
+    /// [`Shards`](crate::synchronized::Shards) say, one after another, which the second half merges.
     pub fn bytes(&self) -> u64 {
         self.parts.saturating_mul(self.part_bytes())
     }

@@ -52,8 +52,8 @@ pub struct Tuning {
     /// row, also up to 32; norms over columns hold twice as many. If a row does not fit in registers, an invocation
     /// processes up to 8 at a time.
     pub row_vec4s: u32,
-    /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or `prefetched_pages`
-    /// allows. Each walk writes a partial sum for each column.
+    /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or
+    /// `prefetched_pages` allows. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Channels last: the most loads of f32 that an invocation of a reduction has under way before it uses the first, 1
     /// to 8; in 16 bits, where fewer workgroups share the work, twice as many.
@@ -343,8 +343,8 @@ mod tests {
     use super::*;
 
     impl Tuning {
-        /// This tuning with about half of its fields changed to any allowed value; `below` returns random numbers below its
-        /// argument.
+        /// This tuning with about half of its fields changed to any allowed value; `below` returns random numbers below
+        /// its argument.
         pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
             for (_, bounds, value) in self.fields() {
                 let span = u64::from(bounds.max - bounds.min);

@@ -26,8 +26,8 @@ pub struct GpuArgs {
     /// The algorithm to use, whether or not it is fast [default: the first that is worthwhile]
     #[arg(long, value_name = "NAME", global = true, value_parser = algorithm())]
     pub algorithm: Option<Algorithm>,
-    /// Keep compiled kernels in this folder and reuse them in later runs, on Vulkan; most drivers for desktops keep them
-    /// by themselves. Nobody else may write to the folder: drivers trust its contents
+    /// Keep compiled kernels in this folder and reuse them in later runs, on Vulkan; most drivers for desktops keep
+    /// them by themselves. Nobody else may write to the folder: drivers trust its contents
     #[arg(long, value_name = "FOLDER", global = true, value_parser = path())]
     pub pipeline_cache: Option<PathBuf>,
     #[arg(skip)]

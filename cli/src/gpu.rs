@@ -44,8 +44,8 @@ impl GpuArgs {
         let folder = self.pipeline_cache.as_ref();
         let file = folder.and_then(|folder| CacheFile::new(folder, &adapter.get_info()));
         if let Some(file) = &file {
-            // SAFETY: the file's checksum says that it is as this command wrote it, for the adapter and driver that are in
-            // its name; help says that nobody else may write to the folder.
+            // SAFETY: the file's checksum says that it is as this command wrote it, for the adapter and driver that are
+            // in its name; help says that nobody else may write to the folder.
             options = unsafe { options.pipeline_cache(file.read()) };
         }
         let mut gpu = GpuContext::from_adapter(adapter, options).await?;

@@ -2,8 +2,8 @@
 // density.
 //
 // Both are computed from a = |y|, e = exp(−a² / 4) and q(a) = Φ(−a) / e². q is t = 1 / (1 + 0.24 · a) times a
-// polynomial whose relative error is below 1e-6 up to a = 15, beyond which e² is 0. The two factors e come one at a time:
-// Φ(y) may be subnormal where y · Φ(y) is not.
+// polynomial whose relative error is below 1e-6 up to a = 15, beyond which e² is 0. The two factors e come one at a
+// time: Φ(y) may be subnormal where y · Φ(y) is not.
 
 #import near_zero
 

@@ -6,8 +6,8 @@
 //   src/kernels/streams.rs makes the functions that load and store them.
 // * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
 //   with others. residual_after: a residual is added to the layer's output.
-// * struct Accumulator, alias Total: running sums of terms, for four channels or for four shares of one; and the sums of
-//   one channel. src/kernels/sums.rs makes the functions that convert between these and records.
+// * struct Accumulator, alias Total: running sums of terms, for four channels or for four shares of one; and the sums
+//   of one channel. src/kernels/sums.rs makes the functions that convert between these and records.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
 // * in_blocks, block_rows: whether elements are added in blocks, and how many rows a block has.
@@ -141,8 +141,8 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
 
 // For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the
 // row, and `next_reduction` before they are taken again. `store_statistics` writes the statistics of four columns,
-// `store_row` those of a row, or of one of four columns; `record_of_row` is the record from which another dispatch writes
-// them.
+// `store_row` those of a row, or of one of four columns; `record_of_row` is the record from which another dispatch
+// writes them.
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return coefficients;
 }

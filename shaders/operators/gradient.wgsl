@@ -1,5 +1,5 @@
-// The gradient of batch norm, group norm, layer norm and RMS norm, four elements at a time. If an activation follows the
-// layer, diff_dst first goes back through it.
+// The gradient of batch norm, group norm, layer norm and RMS norm, four elements at a time. If an activation follows
+// the layer, diff_dst first goes back through it.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. With a gate, gamma stands for gamma · gate. a and b are the means of gamma · diff_dst and
 // gamma · diff_dst · x̂ over the elements that share a mean.
@@ -124,7 +124,8 @@ fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumul
     return Words(sum_d(own), own.d_xhat, means.x, means.y);
 }
 
-// Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma + beta).
+// Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma +
+// beta).
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     var gate = real4(1.0);
     if gated { gate = load_gate(vec4_index); }

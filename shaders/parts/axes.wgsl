@@ -1,7 +1,7 @@
 // Indices over up to 8 axes. `join_axes` makes the row-major index over all of them from an index over those that are
 // kept and one over the others; `kept_index` goes back to the former. Axis a has `axis…a` indices (1 where there is no
-// such axis) and is kept if bit a of the argument `axes` is set. For a tensor whose channels do not fold to (outer, channels, inner)
-// these are its leading axes, and `kept_axes` are those along which channels vary.
+// such axis) and is kept if bit a of the argument `axes` is set. For a tensor whose channels do not fold to (outer,
+// channels, inner) these are its leading axes, and `kept_axes` are those along which channels vary.
 
 struct Digits {
     axes: u32, // the kept ones

@@ -1,5 +1,5 @@
-// The functions of the column kernels for rows that do not begin at vec4s. A vector is one vec4. An invocation's columns
-// lie in two vec4s, each of which other invocations share.
+// The functions of the column kernels for rows that do not begin at vec4s. A vector is one vec4. An invocation's
+// columns lie in two vec4s, each of which other invocations share.
 
 #import body, records, vectors, realigned
 

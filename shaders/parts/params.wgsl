@@ -3,8 +3,8 @@
 
 #import realigned
 
-// Multiplies gamma and beta by the gate, unless gate · gamma, with some room for a factor r, is beyond the type: then the
-// gate stays apart, since gate · (x̂ · gamma + beta) may not be.
+// Multiplies gamma and beta by the gate, unless gate · gamma, with some room for a factor r, is beyond the type: then
+// the gate stays apart, since gate · (x̂ · gamma + beta) may not be.
 fn joined_params(params: Params) -> Params {
     if !gated { return params; }
     var joint = params;

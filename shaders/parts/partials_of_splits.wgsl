@@ -1,5 +1,5 @@
-// The record of partial sum number `partial` of each of four channels: split by split, and in a split by outer index and
-// column of a channel.
+// The record of partial sum number `partial` of each of four channels: split by split, and in a split by outer index
+// and column of a channel.
 
 fn records_of(channel: vec4<u32>, partial: u32) -> vec4<u32> {
     return channel * uniforms.channel_stride + vec4(offset_of(partial));

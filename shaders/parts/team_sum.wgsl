@@ -5,9 +5,9 @@
 
 var<workgroup> team_totals: array<Total, workgroup_size>;
 
-// Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. Calls go to
-// the two halves of the memory in turns, `half` 0 and 1: nobody overwrites one before everybody is past the next call's
-// barrier. Otherwise a barrier comes before the next call.
+// Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. Calls go
+// to the two halves of the memory in turns, `half` 0 and 1: nobody overwrites one before everybody is past the next
+// call's barrier. Otherwise a barrier comes before the next call.
 fn team_sum(local: u32, count: u32, half: u32, own: Total) -> Total {
     var sum = total_of_subgroup(own, count);
     if count <= subgroup_size { return sum; }

@@ -1,6 +1,6 @@
 // A forward pass over columns in one reading, for columns so short that the invocations that share them hold them in
-// registers: the statistics of each column of src, then dst by them. Statistics belong to a column of a batch, gamma and
-// beta to a row.
+// registers: the statistics of each column of src, then dst by them. Statistics belong to a column of a batch, gamma
+// and beta to a row.
 //
 // A tile is all rows of a batch by `threads_per_row` vec4s of columns, as in columns.wgsl; an invocation holds its vec4
 // of `held_rows` rows. A vector is one vec4 here, so that compilers know every index into what an invocation holds.

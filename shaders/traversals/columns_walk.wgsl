@@ -8,18 +8,18 @@
 // Reduced, a workgroup leaves partial sums of its columns: those of statistic s are record s of the region
 // workspace[partials + row tile · partial_stride], or where two columns share a record (`paired_columns`), half of
 // record s / 2. Applied, an invocation has the coefficients of its columns from the workspace (`recorded`), with a
-// gradient's means (`batch_statistics`), or from the tensors of statistics. For both at once a tile has all rows, so that
-// the sums are complete: then the workgroup writes the statistics of a forward pass and reads its columns again.
-// `threads_per_partial` neighbouring invocations leave a partial sum of a row:
-// workspace[row_partials + parameter · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0). Where rows share parameters, the
-// partial sums of one are those of all batches. A workgroup that walks several column tiles adds their sums up.
+// gradient's means (`batch_statistics`), or from the tensors of statistics. For both at once a tile has all rows, so
+// that the sums are complete: then the workgroup writes the statistics of a forward pass and reads its columns again.
+// `threads_per_partial` neighbouring invocations leave a partial sum of a row: workspace[row_partials + parameter ·
+// partials_per_row + partial] = (Σ, Σ·x̂, 0, 0). Where rows share parameters, the partial sums of one are those of all
+// batches. A workgroup that walks several column tiles adds their sums up.
 //
 // Bindings: src, diff_dst (for a gradient), residual (applied, optional: 0), gamma (optional: 1, or in the workspace),
-// beta (optional: 0, or in the workspace), gate (optional) read; mean, variance, or mean_square (unless in the workspace)
-// read, or written by a forward pass that is reduced and applied; workspace (optional) read and written; diff_src
-// written, or diff_dst in place, or dst written (applied).
-// Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the second
-// reading is cached.
+// beta (optional: 0, or in the workspace), gate (optional) read; mean, variance, or mean_square (unless in the
+// workspace) read, or written by a forward pass that is reduced and applied; workspace (optional) read and written;
+// diff_src written, or diff_dst in place, or dst written (applied).
+// Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the
+// second reading is cached.
 
 #import tiles, body, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
 

@@ -1,5 +1,5 @@
-// Combines the sums of channels that share statistics: groups of `group_channels` channels, of all samples. The sums of channel c are workspace[sums + c]. They are replaced by the record that the elementwise pass
-// needs:
+// Combines the sums of channels that share statistics: groups of `group_channels` channels, of all samples. The sums of
+// channel c are workspace[sums + c]. They are replaced by the record that the elementwise pass needs:
 // * for a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means
 //   of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
 // * for a forward pass (shift, base · gamma + beta, r · gamma, gate), where the statistics are the group's.
@@ -7,7 +7,8 @@
 // `threads` invocations, a constant of the text and a power of two, share four groups. A gradient reads the
 // coefficients of channel c from workspace[stats + c].
 //
-// Bindings: gamma (optional: 1), beta (optional: 0), gate (optional: 1) for a forward pass read; workspace read and written.
+// Bindings: gamma (optional: 1), beta (optional: 0), gate (optional: 1) for a forward pass read; workspace read and
+// written.
 // Moves a record of each channel in, two for a gradient, and one out.
 
 #import tiles, body, params, records, scalars, one_channel, sum_across

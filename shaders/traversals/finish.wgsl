@@ -14,8 +14,8 @@
 // Where there are very many partial sums, they are first added up to subtotals (`to_subtotals`): subtotal s of four
 // channels goes to workspace[subtotals + 2 · (s · vec4s + vec4)] and the next record, or is `added` to the subtotal
 // that is there. Statistics need four records.
-// Partial sum p of channel c is a record of the workspace from `partials` on, which partials_of_splits.wgsl finds; where
-// two channels share a record (`paired`), it is half of workspace[partials + c / 2 + p · partial_stride].
+// Partial sum p of channel c is a record of the workspace from `partials` on, which partials_of_splits.wgsl finds;
+// where two channels share a record (`paired`), it is half of workspace[partials + c / 2 + p · partial_stride].
 //
 // Where channels that share statistics or parameters are `mixed` with others, partials_of_channels.wgsl finds them.
 //

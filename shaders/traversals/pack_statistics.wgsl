@@ -1,12 +1,11 @@
 // Gathers the statistics and parameters of each channel (or row) c in one record, workspace[stats + c]: for the
-// gradient of batch norm (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference
-// (mean, beta, r · gamma, gate). An invocation does four channels. Where an adapter binds too few buffers for all of these
-// tensors, a second dispatch adds gamma and beta to the records (`again`).
-// Group norm's channels are those of all samples, each with the statistics of its group (`of_groups`), which may be
-// records, workspace[known + group] (`of_statistics`).
+// gradient of batch norm (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference (mean, beta, r ·
+// gamma, gate). An invocation does four channels. Where an adapter binds too few buffers for all of these tensors, a
+// second dispatch adds gamma and beta to the records (`again`). Group norm's channels are those of all samples, each
+// with the statistics of its group (`of_groups`), which may be records, workspace[known + group] (`of_statistics`).
 //
-// Bindings: mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0), gate (optional: 1) read; workspace
-// written, and with `again` or `of_statistics` read.
+// Bindings: mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0), gate (optional: 1) read;
+// workspace written, and with `again` or `of_statistics` read.
 // Moves up to 4 C elements in, 4 C out.
 
 #import tiles, body, params, records, one_channel

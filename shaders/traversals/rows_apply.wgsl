@@ -8,7 +8,8 @@
 // Bindings of a gradient: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation), gate
 // (optional) read; workspace read; diff_src written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0,
-// or in the workspace), gate (optional) read; workspace read; dst, sum (with residual) written, at once or one after another.
+// or in the workspace), gate (optional) read; workspace read; dst, sum (with residual) written, at once or one after
+// another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, records, params, copied_params, vectors, rows, rows_split

@@ -42,8 +42,8 @@ pub(super) fn proven(device: &wgpu::Device, encoder: F16Encoder) -> F16Encoder {
 }
 
 impl GpuContext {
-    /// Rounds some 127,000 numbers to f16 by the device's own conversions, once a process for an adapter and its driver,
-    /// and returns the first that is right to the bit, else integers. [`new`](Self::new) and
+    /// Rounds some 127,000 numbers to f16 by the device's own conversions, once a process for an adapter and its
+    /// driver, and returns the first that is right to the bit, else integers. [`new`](Self::new) and
     /// [`from_adapter`](Self::from_adapter) do this on a GPU unless a profile is given. For a device of yours:
     ///
     /// ```

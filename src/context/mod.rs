@@ -90,8 +90,8 @@ impl DeviceOptions {
     }
 
     /// Sets the profile that replaces the device's own; `WGPU_NORM_PROFILE` is then ignored. Limits above those of the
-    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it. f16 is rounded as the
-    /// profile says: by integers, unless [`GpuContext::probe_f16`] was asked.
+    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it. f16 is rounded as
+    /// the profile says: by integers, unless [`GpuContext::probe_f16`] was asked.
     #[must_use]
     pub fn profile(self, profile: Profile) -> Self {
         Self {
@@ -100,15 +100,15 @@ impl DeviceOptions {
         }
     }
 
-    /// Keeps what the driver compiles in a cache that begins with these bytes, which
-    /// [`GpuContext::pipeline_cache`] returned in an earlier run, or with none. Where a driver keeps no cache of its own,
-    /// pipelines are then not compiled anew in each run. Ignored if the device lacks `PIPELINE_CACHE`, which wgpu has on
-    /// Vulkan only, and bytes of another adapter, driver or version of wgpu are ignored.
+    /// Keeps what the driver compiles in a cache that begins with these bytes, which [`GpuContext::pipeline_cache`]
+    /// returned in an earlier run, or with none. Where a driver keeps no cache of its own, pipelines are then not
+    /// compiled anew in each run. Ignored if the device lacks `PIPELINE_CACHE`, which wgpu has on Vulkan only, and
+    /// bytes of another adapter, driver or version of wgpu are ignored.
     ///
     /// # Safety
     ///
-    /// The bytes must be empty or those of [`GpuContext::pipeline_cache`], unchanged: wgpu checks whose they are, but the
-    /// driver trusts their contents. Keep them where nobody else can write, with a checksum.
+    /// The bytes must be empty or those of [`GpuContext::pipeline_cache`], unchanged: wgpu checks whose they are, but
+    /// the driver trusts their contents. Keep them where nobody else can write, with a checksum.
     #[must_use]
     pub unsafe fn pipeline_cache(self, bytes: Vec<u8>) -> Self {
         Self {
@@ -129,12 +129,12 @@ fn fit(profile: Profile, device: &wgpu::Device) -> Profile {
 
 impl GpuContext {
     /// The features of wgpu that this crate uses if a device has them: f64, which f64 data need; for speed, sums over
-    /// subgroups, conversions to f16, and 64-bit words, with which software drivers move data; and the pipeline cache. A
-    /// device of yours may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`, or with none: f16 and bf16
-    /// data need no feature, since kernels read and write words of 32 bits.
+    /// subgroups, conversions to f16, and 64-bit words, with which software drivers move data; and the pipeline cache.
+    /// A device of yours may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`, or with none: f16 and
+    /// bf16 data need no feature, since kernels read and write words of 32 bits.
     ///
-    /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in workgroups
-    /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
+    /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all operations in
+    /// workgroups of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
         .union(wgpu::Features::SUBGROUP)

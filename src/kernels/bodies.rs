@@ -109,7 +109,8 @@ impl Body {
         }
     }
 
-    /// The tensors that it writes element by element, the fields of WGSL's `Outputs`; the first is written in every pass.
+    /// The tensors that it writes element by element, the fields of WGSL's `Outputs`; the first is written in every
+    /// pass.
     pub const fn outputs(self) -> &'static [Tensor] {
         if self.is_gradient() {
             &[Tensor::DiffSrc, Tensor::DiffResidual]

@@ -1,5 +1,5 @@
-//! The operations that follow a layer and are computed with it: an added residual, and an activation after that; and how
-//! its gamma is used.
+//! The operations that follow a layer and are computed with it: an added residual, and an activation after that; and
+//! how its gamma is used.
 
 use super::Body;
 use super::files::{File, file};

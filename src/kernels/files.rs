@@ -111,7 +111,7 @@ pub(super) fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
     })
 }
 
-/// The files of a kernel's text, imported files before those that import them. `holds` says whether a constant is true.
+/// The files of a kernel's text, the traversal last; WGSL asks for no order. `holds` says whether a constant is true.
 pub(super) fn with_imports(
     traversal: File,
     body: File,

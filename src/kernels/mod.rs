@@ -20,9 +20,9 @@
 //!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
 //!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
 //!   comparisons hold without the clamp.
-//! * The kernels over columns clamp columns to the dispatch's last and rows to a tile's last, and store only where neither
-//!   is clamped. Windows hold whole tiles. Where rows do not begin at vec4s, a column's second vec4 is clamped to the
-//!   window's last, and is not stored to past the dispatch's last column.
+//! * The kernels over columns clamp columns to the dispatch's last and rows to a tile's last, and store only where
+//!   neither is clamped. Windows hold whole tiles. Where rows do not begin at vec4s, a column's second vec4 is clamped
+//!   to the window's last, and is not stored to past the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -31,18 +31,19 @@
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
 //! * Where two rows share a vec4, in `rows_fused` and over columns where rows do not begin at vec4s, each row's
-//!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each stores its half.
+//!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each
+//!   stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!
 //! Parameters, workspace, sums:
 //! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length is
 //!   `channels`, or where they lie along rows or columns `rows` or `columns`, or `parameters`, which the kernels over
-//!   columns index by row, or by batch and row. Where statistics belong to groups, mean
-//!   and variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at channel
-//!   mod `parameters`. Where channels are `mixed`, these indices consist of some of the channel's digits along the axes,
-//!   and are below the product of these axes' sizes, which is the length. Where rows have parameters of each sample,
-//!   the length is a whole row for each; the sample is that of a row below `rows`, and the vec4 is clamped to its last.
+//!   columns index by row, or by batch and row. Where statistics belong to groups, mean and variance are read at
+//!   channel / `group_channels`, which is below `statistics`, and gamma and beta at channel mod `parameters`. Where
+//!   channels are `mixed`, these indices consist of some of the channel's digits along the axes, and are below the
+//!   product of these axes' sizes, which is the length. Where rows have parameters of each sample, the length is a
+//!   whole row for each; the sample is that of a row below `rows`, and the vec4 is clamped to its last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
@@ -53,22 +54,22 @@
 //!   copies of parameters by vec4 of their elements;
 //!   the records that `pack_statistics` spreads by statistic, which is below `statistics`;
 //!   subtotals by (subtotal, vec4 of channels).
-//! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to them
-//!   wrap back. Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
-//!   wrap back: the records of all rounds together may be more than 2³², but both additions are modulo 2³², and their
-//!   result is in the region.
+//! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to
+//!   them wrap back. Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits
+//!   added to them wrap back: the records of all rounds together may be more than 2³², but both additions are modulo
+//!   2³², and their result is in the region.
 //! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that
 //!   is bound, or of the tensor's last one; a word is read for a vec4 of data that is in bounds.
 //! * `sums` has 2 · `channels` + 1 reals, or for a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements (or one, where nothing is summed) and are indexed by the
-//!   invocation's index plus a stride that the loop bounds keep below it; or by its subgroup's number, of which there are
-//!   at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is a multiple
-//!   of 4 and at most `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`, too).
-//!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
-//!   `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
-//!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
+//!   invocation's index plus a stride that the loop bounds keep below it; or by its subgroup's number, of which there
+//!   are at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is a
+//!   multiple of 4 and at most `workgroup_size`; where statistics belong to groups it is a multiple of
+//!   `group_channels`, too). `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
+//!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction,
+//!   where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
 //! * Private arrays have `column_vectors` (or `held_rows`) vectors of `vector_vec4s` vec4s and are indexed below these.
 //!
 //! Workgroups and loops:

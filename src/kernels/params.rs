@@ -3,8 +3,8 @@
 //!
 //! * `struct Params`: a field for each, of its name
 //! * `neutral_params()`: those of a layer without any
-//! * `load_params(vec4) -> Params`: those of four elements or channels; `given_params(vec4)`: also where they are copies
-//!   in the workspace
+//! * `load_params(vec4) -> Params`: those of four elements or channels; `given_params(vec4)`: also where they are
+//!   copies in the workspace
 //! * `load_param(vec4) -> real4`: the only one that is bound
 //! * `select_params(f, t, condition)`, `splat_params(params, i)`, `realigned_params(own, next, misalignment)`: as
 //!   [`streams`](super::streams) has them for data

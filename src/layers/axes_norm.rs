@@ -36,12 +36,12 @@ layer! {
     /// together, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-    /// * diff_gamma = gate · Σ diff_dst · x̂ and diff_beta = gate · Σ diff_dst, over the elements that share a parameter;
-    ///   neither without gamma and beta
+    /// * diff_gamma = gate · Σ diff_dst · x̂ and diff_beta = gate · Σ diff_dst, over the elements that share a
+    ///   parameter; neither without gamma and beta
     /// * diff_gate = Σ diff_dst · (gamma · x̂ + beta), if there is a gate
     ///
-    /// With [`centered`](AxesNormOptions::centered) off the statistic is mean_square, x̂ = src / √(mean_square + epsilon),
-    /// and the gradient has no mean(d).
+    /// With [`centered`](AxesNormOptions::centered) off the statistic is mean_square, x̂ = src / √(mean_square +
+    /// epsilon), and the gradient has no mean(d).
     ///
     /// With [`zero_centered_gamma`](AxesNormOptions::zero_centered_gamma) gamma stands for 1 + the stored gamma.
     ///

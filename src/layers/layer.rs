@@ -178,8 +178,8 @@ fn with_params<'a>(call: Call<'a>, params: Params<'a>) -> Call<'a> {
     call
 }
 
-/// An error if the gradient is given other parameters than the forward pass, or src where that normalized its sum with a
-/// residual, or if nobody says that there was no beta.
+/// An error if the gradient is given other parameters than the forward pass, or src where that normalized its sum with
+/// a residual, or if nobody says that there was no beta.
 fn check_remembered<T: Element, P>(
     args: &BackwardArgs<'_, T, P>,
     operation: &Operation,

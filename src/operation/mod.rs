@@ -50,11 +50,11 @@ pub struct Operation {
     pub epsilon: f64,
     /// Whether the layer has gamma; without it gamma is 1.
     pub gamma: bool,
-    /// Whether gamma is stored less 1, as Gemma's RMS norm and adaptive norms (1 + scale) store it. A missing gamma is 1.
+    /// Whether gamma is stored less 1, as Gemma's RMS norm and adaptive norms (1 + scale) store it. A missing gamma is
+    /// 1.
     pub zero_centered_gamma: bool,
-    /// Whether the layer has beta; without it beta is 0. RMS norm has no beta.
-    /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask or for the gate's
-    /// gradient.
+    /// Whether the layer has beta; without it beta is 0. RMS norm has no beta. A gradient reads beta only if it
+    /// recomputes the layer's output, for an activation without a mask or for the gate's gradient.
     pub beta: bool,
     /// Whether the layer's output is multiplied by a gate, of gamma's shape, before a residual is added. Only axes norm
     /// has one, and no activation follows it.

@@ -82,8 +82,8 @@ macro_rules! calls {
             ///
             /// # Errors
             ///
-            /// [`Error::Argument`] for an attribute, and for an input that is unknown, is missing, must not be given, or
-            /// has another shape or type; [`Error::Epsilon`]; and errors in the shapes.
+            /// [`Error::Argument`] for an attribute, and for an input that is unknown, is missing, must not be given,
+            /// or has another shape or type; [`Error::Epsilon`]; and errors in the shapes.
             pub fn operation(&self, inputs: &Inputs<'_>) -> Result<Operation, Error> {
                 $crate::operators::run::operation(self, inputs)
             }

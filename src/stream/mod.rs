@@ -105,9 +105,9 @@ pub trait Storage {
 ///
 /// Pieces end where the plan of the whole tensor may be cut. So the results are the same to the bit as those of the
 /// operation in one piece, if [`algorithm`](Self::algorithm) is the same and is neither
-/// [`RowsReadTwice`](crate::Algorithm::RowsReadTwice) nor [`ColumnsReadTwice`](crate::Algorithm::ColumnsReadTwice), and all
-/// samples are planned at once. Otherwise they agree within rounding: a fused algorithm, or a gradient of rows that do
-/// not fit in registers, may need a tensor as a whole, and sums are added in another order if it is cut.
+/// [`RowsReadTwice`](crate::Algorithm::RowsReadTwice) nor [`ColumnsReadTwice`](crate::Algorithm::ColumnsReadTwice), and
+/// all samples are planned at once. Otherwise they agree within rounding: a fused algorithm, or a gradient of rows that
+/// do not fit in registers, may need a tensor as a whole, and sums are added in another order if it is cut.
 #[derive(Clone, Debug)]
 pub struct Stream {
     gpu: GpuContext,

@@ -64,8 +64,8 @@ use std::borrow::Cow;
 /// # Errors
 ///
 /// Those of [`Operation::run_into`]; [`Error::Argument`] if ranks cannot share src along its first axis, the samples:
-/// batch norm with broadcast parameters, statistics of more than one sample of other norms, or too many channels for halves;
-/// [`Error::Ranks`] if operations differ or another rank fails.
+/// batch norm with broadcast parameters, statistics of more than one sample of other norms, or too many channels for
+/// halves; [`Error::Ranks`] if operations differ or another rank fails.
 pub async fn run_into<G: AllGather>(
     operation: &Operation,
     gpu: &GpuContext,

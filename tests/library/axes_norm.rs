@@ -86,8 +86,8 @@ fn a_gate_by_hand() {
     }
 }
 
-/// gate · gamma is beyond f32, or almost 0, and gate · (x̂ · gamma + beta) is not: where x̂ is 0 it is gate · beta. Likewise
-/// gamma · gate · diff_dst.
+/// gate · gamma is beyond f32, or almost 0, and gate · (x̂ · gamma + beta) is not: where x̂ is 0 it is gate · beta.
+/// Likewise gamma · gate · diff_dst.
 #[test]
 fn gate_times_gamma_beyond_the_type() {
     let norms = [

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{Algorithm, DType, Error};
 use wgpu_norm_verify::{Case, Outcome, cases};
 
-/// Runs the full list if `WGPU_NORM_TEST_EVERY` is set. Otherwise one adapter runs the default list, and the others some
-/// of its f32 cases; with `WGPU_NORM_TEST_ALL` the others run a third of that list, and each adapter a part of the full
-/// one. Shader checks are cases in the list, so each adapter runs it once.
+/// Runs the full list if `WGPU_NORM_TEST_EVERY` is set. Otherwise one adapter runs the default list, and the others
+/// some of its f32 cases; with `WGPU_NORM_TEST_ALL` the others run a third of that list, and each adapter a part of the
+/// full one. Shader checks are cases in the list, so each adapter runs it once.
 #[test]
 fn every_case() {
     let of_default = cases(false).len();

@@ -172,8 +172,8 @@ impl Case {
             let checked =
                 GpuContext::from_device(gpu.device().clone(), gpu.queue().clone(), options);
             let again = self.results(&checked, inputs).await?;
-            // With checks between them, compilers fuse other multiplications and additions: GPUs' and Mesa's, which shows
-            // in rows of six. SwiftShader fuses none.
+            // With checks between them, compilers fuse other multiplications and additions: GPUs' and Mesa's, which
+            // shows in rows of six. SwiftShader fuses none.
             let bits = gpu.adapter_info().name.contains("SwiftShader");
             let differs = bits.then(|| first.differ(&again)).flatten();
             if let Some(fault) = differs.or(self.compare(&again, expected).1) {

@@ -69,8 +69,8 @@ impl Page {
         .to_string()
     }
 
-    /// The number of cases of [`verify_case`](Self::verify_case) whose IDs contain one of these words, separated by commas;
-    /// they begin anew.
+    /// The number of cases of [`verify_case`](Self::verify_case) whose IDs contain one of these words, separated by
+    /// commas; they begin anew.
     pub fn verify_begin(&mut self, words: &str) -> usize {
         self.verify = Verify::new(&self.gpu, words);
         self.verify.len()

@@ -13,7 +13,8 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// The cases whose IDs contain one of these words, separated by commas, or all if there is none. Nothing has run yet.
+    /// The cases whose IDs contain one of these words, separated by commas, or all if there is none. Nothing has run
+    /// yet.
     pub fn new(gpu: &GpuContext, words: &str) -> Self {
         let mut cases = cases(false);
         cases.retain(|case| {

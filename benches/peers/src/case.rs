@@ -27,7 +27,8 @@ pub enum Groups {
 }
 
 impl Op {
-    /// Those of `wgpu-norm bench`, the gradients first. Last, the sum of src and a residual before a transformer's norm.
+    /// Those of `wgpu-norm bench`, the gradients first. Last, the sum of src and a residual before a transformer's
+    /// norm.
     pub fn all() -> Vec<Self> {
         let format = DataFormat::Ncx;
         let norms = [

@@ -65,8 +65,8 @@ struct MeasureArgs {
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura and
-    /// numr all that they have.
+    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura
+    /// and numr all that they have.
     #[arg(long)]
     op: Vec<case::Op>,
     /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.

@@ -11,8 +11,8 @@ pub struct Tensors {
     pub sum: Vec<f32>,
     /// Empty for a forward pass.
     pub diff_dst: Vec<f32>,
-    /// Of each channel (batch norm), row (layer and RMS norm) or group of a sample's channels, as are the variances: those of
-    /// src or of the sum. RMS norm has 0 for a mean, and the mean of squares for a variance.
+    /// Of each channel (batch norm), row (layer and RMS norm) or group of a sample's channels, as are the variances:
+    /// those of src or of the sum. RMS norm has 0 for a mean, and the mean of squares for a variance.
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
     /// Of each channel or column, as is beta, which RMS norm has not: 0.

@@ -1,6 +1,7 @@
-//! Work that touches no memory, to keep a GPU's clock up. A GPU lowers its clock to a third or less when it waits between
-//! submissions, and does not raise it again for a short kernel, so that the measurement would show the clock. So each
-//! sample follows a millisecond of arithmetic in the same submission, as it would follow other kernels in a training loop.
+//! Work that touches no memory, to keep a GPU's clock up. A GPU lowers its clock to a third or less when it waits
+//! between submissions, and does not raise it again for a short kernel, so that the measurement would show the clock.
+//! So each sample follows a millisecond of arithmetic in the same submission, as it would follow other kernels in a
+//! training loop.
 
 use super::device::{scoped, storage};
 use std::time::Duration;

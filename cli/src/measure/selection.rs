@@ -34,8 +34,8 @@ pub struct Selection {
     #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
         default_value = "none")]
     pub activation: Activation,
-    /// The adapter's last-level cache, like 40MB: if batch norm's inputs are larger, its limit counts their second reading
-    /// [default: unknown; the limit counts every tensor once]
+    /// The adapter's last-level cache, like 40MB: if batch norm's inputs are larger, its limit counts their second
+    /// reading [default: unknown; the limit counts every tensor once]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<ByteSize>,
 }

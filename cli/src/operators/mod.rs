@@ -1,5 +1,5 @@
-//! The operators: a subcommand for each pass of a layer, which reads tensors from one safetensors file and writes results
-//! into another.
+//! The operators: a subcommand for each pass of a layer, which reads tensors from one safetensors file and writes
+//! results into another.
 //!
 //! This file defines each of them: its operation, and the operation's attributes as flags. The rest follows from the
 //! operation's list of tensors:

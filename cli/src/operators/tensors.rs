@@ -79,9 +79,9 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Finds beta, which a gradient reads for the gate's gradient, or to recompute the activation's argument if there is
-    /// no activation mask; without gamma, beta alone has a gradient. If a residual is added after the layer, the mask is
-    /// required.
+    /// Finds beta, which a gradient reads for the gate's gradient, or to recompute the activation's argument if there
+    /// is no activation mask; without gamma, beta alone has a gradient. If a residual is added after the layer, the
+    /// mask is required.
     fn find_beta(
         &self,
         job: &Job,

@@ -1,4 +1,5 @@
-//! How a device's kernels round to f16: by its own conversion, once a probe in CubeCL's queue has shown that it is right.
+//! How a device's kernels round to f16: by its own conversion, once a probe in CubeCL's queue has shown that it is
+//! right.
 
 use crate::launch::launch;
 use burn::backend::CubeDevice;

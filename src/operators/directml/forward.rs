@@ -45,8 +45,8 @@ operator! {
     /// # Differences
     ///
     /// * ReLU is the only activation.
-    /// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML reads: its
-    ///   gradients expect a diff_dst to which ACTIVATION_RELU_GRAD has been applied.
+    /// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML reads:
+    ///   its gradients expect a diff_dst to which ACTIVATION_RELU_GRAD has been applied.
     /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
     /// * Tensors are packed: there are no strides.
     /// * Sums are kept in f32 for FLOAT16 too; the statistics that are written are rounded to FLOAT16.
@@ -120,9 +120,9 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The kernels take four tensors of one shape. Tensors of different sizes in host memory are first expanded on the
-    ///   CPU to common sizes, which are 1 only where all four tensors have size 1. These are usually small: they reach
-    ///   InputTensor's sizes only if the tensors vary along most dimensions.
+    /// * The kernels take four tensors of one shape. Tensors of different sizes in host memory are first expanded on
+    ///   the CPU to common sizes, which are 1 only where all four tensors have size 1. These are usually small: they
+    ///   reach InputTensor's sizes only if the tensors vary along most dimensions.
     /// * On device buffers all four must have one shape.
     /// * Spatial is left out: it no longer has an effect in DirectML.
     /// * ReLU is the only activation.

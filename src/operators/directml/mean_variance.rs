@@ -25,8 +25,8 @@ operator! {
     /// # Differences
     ///
     /// * NormalizeVariance must be true: without it, the operator only subtracts the mean.
-    /// * The kernels take a scale and a bias of one shape. Tensors of different sizes in host memory are first expanded on
-    ///   the CPU to common sizes. On device buffers both must have one shape.
+    /// * The kernels take a scale and a bias of one shape. Tensors of different sizes in host memory are first expanded
+    ///   on the CPU to common sizes. On device buffers both must have one shape.
     /// * The operation also writes mean and variance, in f32, which DirectML does not return.
     /// * ReLU is the only activation. Epsilon must be above 0. Tensors are packed: there are no strides.
     ///

@@ -24,13 +24,13 @@ operator! {
     /// Plans and errors have the same names.
     ///
     /// **gamma is ignored if diff_gamma and diff_beta are not requested**, as the document says: see
-    /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, take the
-    /// operation with all outputs [`without_param_grads`](Operation::without_param_grads).
+    /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, take
+    /// the operation with all outputs [`without_param_grads`](Operation::without_param_grads).
     ///
     /// # Differences
     ///
-    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-    ///   work too.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with
+    ///   f64 work too.
     /// * mean and variance need not be those of src; they are used as given.
     ///
     /// ```
@@ -116,10 +116,10 @@ operator! {
     ///   have these axes.
     /// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
     /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
-    /// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not
-    ///   bound.
-    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-    ///   work too.
+    /// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is
+    ///   not bound.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with
+    ///   f64 work too.
     ///
     /// ```
     /// # pollster::block_on(async {

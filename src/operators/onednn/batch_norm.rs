@@ -43,9 +43,10 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * With fuse_norm_relu there is no workspace: the gradient recomputes which elements passed, and needs shift for it.
-    /// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too. There
-    ///   are no integer types here.
+    /// * With fuse_norm_relu there is no workspace: the gradient recomputes which elements passed, and needs shift for
+    ///   it.
+    /// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too.
+    ///   There are no integer types here.
     /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
     ///
     /// ```

@@ -29,8 +29,8 @@ operator! {
     /// * momentum is at most 1. The document only requires it to be positive.
     /// * On device buffers running statistics are updated in place: one buffer holds mean and running_mean, another
     ///   variance and running_variance.
-    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-    ///   work too.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with
+    ///   f64 work too.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -111,8 +111,8 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-    ///   work too.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with
+    ///   f64 work too.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -174,8 +174,8 @@ operator! {
     /// * The document calls gamma and beta one-dimensional even if several axes are normalized. Here they may also
     ///   have these axes.
     /// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
-    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
-    ///   work too.
+    /// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with
+    ///   f64 work too.
     ///
     /// ```
     /// # pollster::block_on(async {

@@ -20,8 +20,8 @@ operator! {
     /// # Differences
     ///
     /// * mean and variance are computed in forward_inference too.
-    /// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too. There
-    ///   are no integer types here.
+    /// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too.
+    ///   There are no integer types here.
     /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
     ///
     /// ```

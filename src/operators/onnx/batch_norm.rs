@@ -33,8 +33,8 @@ operator! {
     /// * T1 is T, or f32 if T is f16 or bf16; T2 is T1, or f32 if T is f16 or bf16. The document allows any three float
     ///   types.
     /// * epsilon must be above 0, and momentum from 0 to 1.
-    /// * On device buffers running statistics are updated in place: one buffer holds input_mean and running_mean, another
-    ///   input_var and running_var. current_mean and current_var are written too, for the gradient.
+    /// * On device buffers running statistics are updated in place: one buffer holds input_mean and running_mean,
+    ///   another input_var and running_var. current_mean and current_var are written too, for the gradient.
     ///
     /// ```
     /// # pollster::block_on(async {

@@ -104,8 +104,8 @@ operator! {
     ///
     /// * Y has X's type. In the document it has scale's.
     /// * V is T, or f32 if T is f16 or bf16.
-    /// * Unless scale varies along exactly the normalized axes, the operation also writes `mean_square`, which ONNX does
-    ///   not return.
+    /// * Unless scale varies along exactly the normalized axes, the operation also writes `mean_square`, which ONNX
+    ///   does not return.
     /// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
     /// * epsilon must be above 0, and the attribute `axis` is called `begin_norm_axis` in errors.
     ///

@@ -16,8 +16,8 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The document's function body adds 1e-9 to the deviation: Y = (X − Mean) / (√Var + 1e-9). Here `epsilon`, which the
-    ///   document lacks, is added to the variance, and must be a normal number in the type of the sums: 1e-18 by
+    /// * The document's function body adds 1e-9 to the deviation: Y = (X − Mean) / (√Var + 1e-9). Here `epsilon`, which
+    ///   the document lacks, is added to the variance, and must be a normal number in the type of the sums: 1e-18 by
     ///   default, so that both are 0 for equal elements and agree to a relative 1e-9 where √Var is above 1.
     /// * A negative axis counts from the end.
     /// * The operation also writes mean and variance, which ONNX does not return.

@@ -33,8 +33,8 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * Channels of one element have no unbiased variance. In training with running statistics they are an error, as in
-    ///   PyTorch's layers; PyTorch's operator makes running_var infinite or NaN.
+    /// * Channels of one element have no unbiased variance. In training with running statistics they are an error, as
+    ///   in PyTorch's layers; PyTorch's operator makes running_var infinite or NaN.
     /// * running_mean and running_var must be given both or neither, and are f32 for f16 and bf16 data.
     /// * momentum is from 0 to 1.
     /// * eps must be above 0.
@@ -148,9 +148,10 @@ operator! {
     ///
     /// # Differences
     ///
-    /// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. If it is tiny beside
-    ///   eps, few of its digits are correct; but variance + eps, which is all that matters, is as exact as save_invstd,
-    ///   and so are the gradients. On device buffers, bind the variance itself, as [`NativeBatchNorm`] writes it there.
+    /// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. If it is tiny
+    ///   beside eps, few of its digits are correct; but variance + eps, which is all that matters, is as exact as
+    ///   save_invstd, and so are the gradients. On device buffers, bind the variance itself, as [`NativeBatchNorm`]
+    ///   writes it there.
     /// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
     /// * Running statistics are f32 for f16 and bf16 data. eps must be above 0.
     ///

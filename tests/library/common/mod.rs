@@ -205,8 +205,8 @@ pub fn subjects() -> &'static [Subject] {
     &all[main..=main]
 }
 
-/// Every adapter found without shader checks, and some with them (see [`subjects`]). Fails if none is found, or if one in
-/// `WGPU_NORM_REQUIRE_ADAPTERS` is missing.
+/// Every adapter found without shader checks, and some with them (see [`subjects`]). Fails if none is found, or if one
+/// in `WGPU_NORM_REQUIRE_ADAPTERS` is missing.
 ///
 /// Tests that run side by side have their own devices: a software driver compiles a device's kernels one after another,
 /// and wgpu's GL backend panics if a thread waits for another for long. Later tests reuse the devices.

@@ -1,7 +1,7 @@
 //! What Vulkan's validation layers say while tests run.
 //!
-//! `WGPU_VALIDATION=1` turns them on, with the validation of synchronization. The other variable lets layers of 2024 and
-//! newer see what kernels access; those of 2023 see no missing barrier between two dispatches:
+//! `WGPU_VALIDATION=1` turns them on, with the validation of synchronization. The other variable lets layers of 2024
+//! and newer see what kernels access; those of 2023 see no missing barrier between two dispatches:
 //!
 //! ```sh
 //! WGPU_VALIDATION=1 VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1 \

@@ -18,9 +18,9 @@
 //! * dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * not centered: x̂ = x·r, mean_square = Σx²/m
 //!
-//! A gate multiplies gamma·x̂ + beta, and in a gradient diff_dst·gamma; diff_gate = gamma·Σ diff_dst·x̂ +
-//! beta·Σ diff_dst. A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
-//! diff_dst·activation′.
+//! A gate multiplies gamma·x̂ + beta, and in a gradient diff_dst·gamma; diff_gate = gamma·Σ diff_dst·x̂ + beta·Σ
+//! diff_dst. A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst
+//! by diff_dst·activation′.
 //!
 //! x is the sum in float64, never rounded to its storage type. An empty tensor has an empty dst, and zeros as
 //! statistics.

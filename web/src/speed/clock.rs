@@ -1,9 +1,9 @@
 //! The time that work takes: by the GPU's timestamps where the device has them, else from submission to completion.
 //!
-//! A browser has timestamps only at the ends of passes, and rounds them to steps. So a sample runs the work many times in
-//! one pass. Two passes write their end: a lead, which raises the GPU's clock, and the work. The beginning of a pass is not
-//! used, since some drivers note it before earlier work is done. Runs of a sample may overlap where one ends and the next
-//! begins; those of copies do so, too.
+//! A browser has timestamps only at the ends of passes, and rounds them to steps. So a sample runs the work many times
+//! in one pass. Two passes write their end: a lead, which raises the GPU's clock, and the work. The beginning of a pass
+//! is not used, since some drivers note it before earlier work is done. Runs of a sample may overlap where one ends and
+//! the next begins; those of copies do so, too.
 
 use super::cases::is_software;
 use super::device::{Work, done, scoped};

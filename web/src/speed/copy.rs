@@ -1,5 +1,5 @@
-//! The copy bandwidth: a kernel that moves as many bytes as a case does under its plain model, half of them read and half
-//! written, four words of 32 bits to a load.
+//! The copy bandwidth: a kernel that moves as many bytes as a case does under its plain model, half of them read and
+//! half written, four words of 32 bits to a load.
 
 use super::cases::is_software;
 use super::clock::{Clock, median};
@@ -77,9 +77,9 @@ impl Copier {
         scoped(gpu, "copy kernels", 0, create).await
     }
 
-    /// Finds the fastest kernel for copies of this many bytes, unless it is known for about as many; on a CPU, where that
-    /// takes seconds, for any number. Samples are taken in turns, so that other load on the
-    /// machine affects all kernels alike.
+    /// Finds the fastest kernel for copies of this many bytes, unless it is known for about as many; on a CPU, where
+    /// that takes seconds, for any number. Samples are taken in turns, so that other load on the machine affects all
+    /// kernels alike.
     pub async fn choose(
         &mut self,
         clock: &mut Clock,

@@ -11,8 +11,8 @@ pub trait Work {
     fn record(&self, pass: &mut wgpu::ComputePass<'_>);
 }
 
-/// Runs `create` and returns its result, or wgpu's complaint, which in a browser comes later. `bytes` is the size of its
-/// allocations.
+/// Runs `create` and returns its result, or wgpu's complaint, which in a browser comes later. `bytes` is the size of
+/// its allocations.
 pub async fn scoped<T>(
     gpu: &GpuContext,
     what: &'static str,

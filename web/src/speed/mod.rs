@@ -8,9 +8,9 @@
 //! | `copy`, `subject` | the work that is timed: copies, operators on their buffers |
 //! | `row`, `report` | the measurements of a case, and report.json, which the command turns into its page |
 //!
-//! The method is that of the command (docs/measuring-a-gpu.md), with less of everything, since it is for a glance: sets of
-//! buffers take 256 MB in turns, a case has 7 samples, a copy loads four words of 32 bits, and see `clock` for what a
-//! browser lacks.
+//! The method is that of the command (docs/measuring-a-gpu.md), with less of everything, since it is for a glance: sets
+//! of buffers take 256 MB in turns, a case has 7 samples, a copy loads four words of 32 bits, and see `clock` for what
+//! a browser lacks.
 
 mod cases;
 mod clock;

@@ -1,5 +1,5 @@
-//! The results as report.json, which `wgpu-norm report DIR --redraw` turns into its page: the fields have the names that
-//! the command reads.
+//! The results as report.json, which `wgpu-norm report DIR --redraw` turns into its page: the fields have the names
+//! that the command reads.
 
 use super::cases::{Case, is_software};
 use super::row::Row;

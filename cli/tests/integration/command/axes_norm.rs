@@ -43,7 +43,8 @@ fn over_channels_by_hand() {
     assert_eq!(shape, [2]);
 }
 
-/// A layer with beta alone, whose gradient does not depend on it, has beta's gradient; diff_dst is 0, 0.125, 0.25, 0.375.
+/// A layer with beta alone, whose gradient does not depend on it, has beta's gradient; diff_dst is 0, 0.125, 0.25,
+/// 0.375.
 #[test]
 fn beta_without_gamma() {
     let draft = good().without("gamma");

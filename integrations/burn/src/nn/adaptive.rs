@@ -63,8 +63,8 @@ impl AdaLayerNorm {
     /// # Panics
     ///
     /// If the input has fewer than two axes, or its last axis does not have size `d_model`; if scale or shift does not
-    /// have shape `[batch_size, d_model]`. If scale and shift differ in type, or differ from the input's where Burn runs
-    /// the layer, a panic of Burn's operations.
+    /// have shape `[batch_size, d_model]`. If scale and shift differ in type, or differ from the input's where Burn
+    /// runs the layer, a panic of Burn's operations.
     pub fn forward<const D: usize>(
         &self,
         input: Tensor<D>,
