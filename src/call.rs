@@ -4,7 +4,7 @@ use crate::context::GpuContext;
 use crate::element::Element;
 use crate::error::Error;
 use crate::memory;
-use crate::operation::{Operation, Pass};
+use crate::operation::Operation;
 use crate::tensor::{Access, Format, Tensor, TensorUse};
 use bytemuck::Pod;
 
@@ -27,19 +27,6 @@ impl<'a> Call<'a> {
         let given = values.map(|values| (tensor, bytemuck::cast_slice(values)));
         self.given.extend(given);
         self
-    }
-
-    /// Adds statistics, if they are given; in a forward pass, the running ones.
-    pub fn statistics<S: Pod>(
-        self,
-        mean: impl Into<Option<&'a [S]>>,
-        variance: impl Into<Option<&'a [S]>>,
-    ) -> Self {
-        let [mean_name, variance_name] = match self.operation.pass {
-            Pass::Forward(_) => [Tensor::RunningMean, Tensor::RunningVariance],
-            _ => [Tensor::Mean, Tensor::Variance],
-        };
-        self.with(mean_name, mean).with(variance_name, variance)
     }
 
     /// Runs it with data of type T, parameters of type P and statistics of type S.

@@ -106,12 +106,11 @@ impl Operation {
         inputs: &[(Tensor, &[u8])],
         outputs: &mut [(Tensor, &mut [u8])],
     ) -> Result<(), Error> {
-        let plan = self.plan(gpu.profile())?;
+        let plan = &self.planned(gpu.profile())?;
         let in_place = self.check_slices(&self.tensors()?, inputs, outputs)?;
         let inputs = inputs.iter().map(|(tensor, bytes)| (*tensor, *bytes));
         let in_place = in_place.iter().map(|(tensor, bytes)| (*tensor, &**bytes));
         let inputs: Vec<_> = inputs.chain(in_place).collect();
-        let plan = plan.inner();
         let watch = watch(gpu, plan, plan.workspace_bytes);
         let whole = OnDevice::new(gpu, plan, false)?;
         let wanted = |tensor| outputs.iter().any(|(name, _)| *name == tensor);

@@ -1,13 +1,15 @@
 // Every struct, function and constant that a traversal asks of a body, with its default. A body defines those that have
 // no default here, and those that it does differently: its definition replaces the default.
 //
-// Made for each kernel from the body's entry in src/kernels/bodies.rs:
+// Made for each kernel by src/kernels/source.rs, from the body's lists in bodies.rs and what follows the layer:
 // * struct Inputs, struct Outputs: a real4 for each tensor that the body reads, or writes, element by element.
 //   src/kernels/streams.rs makes the functions that load and store them.
 // * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
-//   with others. residual_after: a residual is added to the layer's output.
+//   with others. residual_after: a residual is added to the layer's output. has_params: there are parameters. gated: a
+//   gate is among them; gate_summed: its gradient is wanted.
 // * struct Accumulator, alias Total: running sums of terms, for four channels or for four shares of one; and the sums
-//   of one channel. src/kernels/sums.rs makes the functions that convert between these and records.
+//   of one channel. src/kernels/sums.rs makes the functions that convert between these and records, and sum_NAME(sums),
+//   which is 0 for a sum that the body does not take.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last
 //   sums.
 // * in_blocks, block_rows: whether elements are added in blocks, and how many rows a block has.
@@ -17,9 +19,15 @@
 // * struct Coefficients, of real4s: all that the result of four elements depends on besides the elements. At first
 //   these are statistics and parameters, later also what follows from the sums.
 // * struct Element: the values from which the terms and the result of four elements are computed.
-// * fn with_params(coefficients: Coefficients, params: Params) -> Coefficients: the coefficients with gamma and beta.
-// * fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients, or else `combine`
-//   and `derived`.
+// * fn with_params(coefficients: Coefficients, params: Params) -> Coefficients: the coefficients with the parameters.
+// * fn coefficients_of(words: Words) -> Coefficients, fn record_of_coefficients(coefficients: Coefficients, i: u32)
+//   -> real4: from records of the workspace, and channel i of the four to one.
+// * fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words: the records, side by side, that follow from
+//   the sums of four channels. fn combine(coefficients: Coefficients, words: Words) -> Coefficients adds them to the
+//   coefficients, in another dispatch. fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
+//   Coefficients does both at once.
+// * fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars): writes the results of the first
+//   `count` of four channels: statistics, or gradients of parameters.
 // * fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element: called for the sums, with the coefficients
 //   that are known before them, and for the result.
 // * fn result(element: Element, coefficients: Coefficients) -> Outputs
@@ -28,42 +36,15 @@
 
 #import records
 
-// Loads the coefficients of four channels that are known before the sums, without gamma and beta.
+// Loads the coefficients of four channels that are known before the sums, without parameters.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients();
-}
-
-// Converts the coefficients of channel i of the four to a record of the workspace, and records back to coefficients.
-fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
-    return real4();
-}
-
-fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients();
-}
-
-// Derives records, side by side, from the sums of four channels. `combine` reads them, in another dispatch.
-fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    return Words();
 }
 
 // Derives the records of channels that share statistics with others, from their own sums and those of their groups.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     return Words();
 }
-
-// Adds the derived records to the coefficients.
-fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
-    return coefficients;
-}
-
-// Derives and combines at once.
-fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
-    return combine(coefficients, derived(0u, sums, scalars));
-}
-
-// Writes the results of the first `count` of four channels: statistics, or gradients of parameters.
-fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {}
 
 // Writes the statistics of channel i of the four.
 fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {}
@@ -126,8 +107,8 @@ fn begin(first: Inputs) -> Block {
     return Accumulator();
 }
 
-fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
-    return merge(block, terms(element, Coefficients(), inside));
+fn accumulate(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
+    return merge(block, terms(element, coefficients, inside));
 }
 
 // Adds an element of a column along which gamma varies.

@@ -47,7 +47,7 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(coefficients.shift[i], offset, coefficients.r[i] * coefficients.gamma[i], coefficients.gate[i]);
 }
 
-// For a row, whose record is (shift, base, r, 0): adds the record's last two words to the coefficients.
+// For a row, whose record is (shift, base, r, 1): adds the record's last two words to the coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
     return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta, coefficients.gate);
 }
@@ -136,14 +136,14 @@ fn begin(first: Inputs) -> Block {
     return Block(element_of(first, Coefficients()).x, real4(), real4(), real4());
 }
 
-fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
+fn accumulate(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
     let e = select(real4(), element.x - block.shift, inside);
     let one = select(real4(), real4(1.0), inside);
     return Block(block.shift, block.e + e, block.e2 + e * e, block.count + one);
 }
 
 fn accumulate_weighed(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
-    return accumulate(block, element, inside);
+    return accumulate(block, element, coefficients, inside);
 }
 
 fn end_block(sums: Accumulator, block: Block) -> Accumulator {

@@ -1,5 +1,5 @@
-// Layer norm and RMS norm forward over rows whose elements are read again for each of their sums, four elements at a
-// time: dst = gate · (x̂ · gamma + beta), where x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ,
+// Layer norm and RMS norm forward where the elements of a row, or of a column, are at hand for each of its sums, four at
+// a time: dst = gate · (x̂ · gamma + beta), where x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ,
 // r = 1 / sqrt(variance + epsilon) and base = −δ · r. With `residual_after`, x = src, and the residual is added to dst.
 // Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the mean that
 // follows. The second sums are exact whatever the mean is, and 0 for equal elements.
@@ -27,7 +27,7 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return known;
 }
 
-// Reads records (0, 0, r, 0) of rows that are not centered.
+// Reads records (0, 0, r, 0); rows that are centered have none.
 fn coefficients_of(words: Words) -> Coefficients {
     var known = Coefficients();
     known.r = words.z;

@@ -72,13 +72,13 @@ fn records_of_columns(region: u32, batch: u32, column: u32) -> Words {
     return load_records(vec4(region + batch * uniforms.columns) + own);
 }
 
-// The index of a row's gamma and beta.
+// The index of a row's parameters.
 fn param_of(batch: u32, row: u32) -> u32 {
     if of_samples { return batch * uniforms.rows + row; }
     return row;
 }
 
-// gamma and beta of a row, for four of its elements.
+// The parameters of a row, for four of its elements.
 fn params_of_row(param: u32) -> Params {
     if !has_params { return neutral_params(); }
     return splat_params(given_params(param / 4u), param % 4u);

@@ -14,7 +14,7 @@ fn add_block(sums: Accumulator, range: vec2<u32>, first: u32, end: u32, coeffici
         for (var k = 0u; k < vector_vec4s; k++) {
             let element = element_of(inputs[k], coefficients);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);
-            block = accumulate(block, element, inside);
+            block = accumulate(block, element, coefficients, inside);
         }
     }
     return end_block(sums, block);

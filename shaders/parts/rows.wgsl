@@ -27,7 +27,7 @@ fn rows_of(row_tile: u32) -> vec2<u32> {
     return vec2(own, min(end, start + uniforms.tile_rows));
 }
 
-// The first of a row's elements of gamma and beta.
+// The first of a row's elements of a parameter.
 fn first_param_of(row: u32) -> u32 {
     if of_samples { return row / uniforms.param_rows * uniforms.columns; }
     return 0u;

@@ -5,7 +5,7 @@
 const same_columns: bool = false; // at the same position in another row, an invocation may have others
 const paired_columns: bool = false;
 
-// gamma and beta of a vec4's columns, from element `first` on, each assembled from two vec4s; 0 after the row's end and
+// The parameters of a vec4's columns, from element `first` on, each assembled from two vec4s; 0 after the row's end and
 // before its start, where a buffer may hold anything.
 fn params_of(first: u32, vec4_index: u32, misalignment: u32) -> Params {
     if !has_params { return neutral_params(); }

@@ -5,7 +5,7 @@
 #import rows, params, copied_params
 
 const same_columns: bool = true; // an invocation has the same ones in every row
-const paired_columns: bool = aligned || !of_samples;
+const paired_columns: bool = paired_records && (aligned || !of_samples);
 
 struct Tile {
     row: u32, // the invocation's first row
@@ -22,7 +22,7 @@ fn tile_at(tile: u32, local: u32) -> Tile {
     );
 }
 
-// gamma and beta of four columns, from element `first` on; past the row's end, those of its last vec4.
+// The parameters of four columns, from element `first` on; past the row's end, those of its last vec4.
 fn params_vec4(first: u32, vec4_index: u32) -> Params {
     let last = (first + uniforms.columns - 1u) / 4u;
     let own = given_params(min(first / 4u + vec4_index, last));

@@ -50,7 +50,8 @@ fn channels_last_fused(
         for (var row = start; row < end; row += thread_rows) {
             var inputs = load_vector_inputs(row * width + column);
             for (var k = 0u; k < vector_vec4s; k++) {
-                blocks[k] = accumulate(blocks[k], element_of(inputs[k], coefficients[k]), vec4(true));
+                let element = element_of(inputs[k], coefficients[k]);
+                blocks[k] = accumulate(blocks[k], element, coefficients[k], vec4(true));
             }
         }
         for (var k = 0u; k < vector_vec4s; k++) {

@@ -149,7 +149,7 @@ fn add_row(
         for (var k = 0u; k < vector_vec4s; k++) {
             let element = element_of(inputs[p][k], (*coefficients)[p][k]);
             let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
-            (*blocks)[p][k] = accumulate((*blocks)[p][k], element, inside);
+            (*blocks)[p][k] = accumulate((*blocks)[p][k], element, (*coefficients)[p][k], inside);
             outputs[k] = result_of_constants(element, (*coefficients)[p][k]);
         }
         store_in_row(row_start, first, p, outputs);

@@ -38,6 +38,7 @@ fn columns_walk(
     var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
     var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     var blocks: array<array<Block, vector_vec4s>, column_vectors>;
+    var half = 0u; // of the memory of rows' sums
     for (var tile = tiles.x; tile < tiles.y; tile++) {
         let batch = batch_of(tile);
         let own_first = first_column_of(tile, local);
@@ -101,7 +102,8 @@ fn columns_walk(
                         }
                         if !summed { continue; }
                         // All invocations take part in the sums of rows.
-                        let joint = words_of_total(team_sum(local, threads_per_partial, 0u, horizontal_sum(total)));
+                        let joint = words_of_total(team_sum(local, threads_per_partial, half, horizontal_sum(total)));
+                        half = 1u - half;
                         if local % threads_per_partial == 0u && own < rows.y {
                             let to = uniforms.row_partials + param * uniforms.partials_per_row + partial;
                             var before = real4();

@@ -4,8 +4,8 @@
 // over rows, read "row" or "column" for "channel".
 // A forward pass merges partial statistics, (count, shift, δ, M2), in the same way. It writes mean and variance, or for
 // RMS norm mean_square, and updates running_mean and running_variance with them. For the elementwise pass of batch norm
-// and layer norm it writes workspace[means + c] = (shift, base · gamma + beta, r · gamma, 0) with base = −δ · r, where
-// gamma is 1 and beta 0 unless they belong to channels.
+// and layer norm it writes workspace[means + c] = (shift, base · gamma + beta, r · gamma, gate) with base = −δ · r, where
+// gamma and the gate are 1 and beta 0 unless they belong to channels.
 //
 // `threads` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),

@@ -83,7 +83,7 @@ fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
     return result(element_of(inputs, coefficients), coefficients);
 }
 
-// gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
+// The parameters of the elements of a row's vec4, where rows do not begin at vec4s. The next row begins at the row's
 // end.
 fn params_of(row: u32, vec4_index: u32, misalignment: u32) -> Params {
     if !has_params { return neutral_params(); }

@@ -41,6 +41,7 @@ fn rows_reduce(
     }
 
     let partial = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_partial;
+    var half = 0u; // of the memory of rows' sums
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
         // Past the last row, the last one stands in, without columns: all invocations take part in the sums of rows.
         let own = base + local / threads_per_row;
@@ -69,7 +70,8 @@ fn rows_reduce(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        let joint = words_of_total(team_sum(local, threads_per_partial, 0u, horizontal_sum(total)));
+        let joint = words_of_total(team_sum(local, threads_per_partial, half, horizontal_sum(total)));
+        half = 1u - half;
         let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < end_row);
         if local % threads_per_partial == 0u && counts {
             if one_partial {

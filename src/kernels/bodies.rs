@@ -41,13 +41,8 @@ impl Body {
     /// The body of a pass of a norm.
     pub fn of(norm: &Norm, pass: Pass) -> Self {
         let is_over_rows = norm.is_over_rows();
-        let computes = match Computes::by(pass) {
-            // These normalize by the statistics of src in inference, too, as in a forward pass.
-            Computes::Inference if is_over_rows => Computes::Forward,
-            computes => computes,
-        };
         Self {
-            computes,
+            computes: Computes::by(pass),
             centered: norm.is_centered(),
             of_groups: !is_over_rows && !matches!(norm, Norm::Batch(_)),
             of_rows: is_over_rows && !norm.is_centered(),
@@ -75,7 +70,7 @@ impl Body {
         matches!(self.computes, Computes::Inference)
     }
 
-    /// Whether it merges statistics: a forward pass over channels.
+    /// Whether it merges statistics: a forward pass whose sums are partial.
     const fn merges(self) -> bool {
         matches!(self.computes, Computes::Forward) && !self.of_rows
     }
@@ -90,12 +85,12 @@ impl Body {
 
     /// The sums that it takes.
     pub(super) const fn sums(self) -> &'static [Sum] {
-        let with_mean = self.centered || !self.of_rows;
+        let is_rms = self.of_rows && !self.centered;
         match (self.computes, self.of_rows) {
-            (Computes::Gradient, _) if with_mean => const { &[taken("d"), taken("d_xhat")] },
-            (Computes::Gradient, _) => const { &[not_taken("d"), taken("d_xhat")] },
-            (_, true) if with_mean => const { &[taken("e"), taken("e2")] },
-            (_, true) => const { &[not_taken("e"), taken("e2")] },
+            (Computes::Gradient, _) if is_rms => const { &[not_taken("d"), taken("d_xhat")] },
+            (Computes::Gradient, _) => const { &[taken("d"), taken("d_xhat")] },
+            (_, true) if is_rms => const { &[not_taken("e"), taken("e2")] },
+            (_, true) => const { &[taken("e"), taken("e2")] },
             _ => const { &[taken("count"), taken("shift"), taken("delta"), taken("m2")] },
         }
     }

@@ -86,19 +86,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The number of fields.
-    const fn count(self) -> usize {
-        let Self::Group(fields) = self else {
-            return 1;
-        };
-        let (mut count, mut at) = (0, 0);
-        while at < fields.len() {
-            count += fields[at].1.count();
-            at += 1;
-        }
-        count
-    }
-
     /// The names of the fields, and whether each is of the accumulator's type.
     pub fn fields(self, name: &'static str) -> Vec<(&'static str, bool)> {
         match self {
@@ -132,7 +119,6 @@ pub(crate) enum Value {
 /// A field of a kernel's uniform struct, or a struct of such fields.
 pub(crate) trait Uniform {
     const KIND: Kind;
-    const COUNT: usize = Self::KIND.count();
     fn values(&self, values: &mut Vec<Value>);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// The functions that the kernel calls, of some by what stands before their code, and their code.
+/// Those of `functions`, each a signature and its code, that the kernel calls.
 pub(super) fn called_of<'a>(
     functions: &'a [(impl AsRef<str>, String)],
     called: &HashSet<&str>,

@@ -38,9 +38,9 @@
 //!
 //! Parameters, workspace, sums:
 //! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length is
-//!   `channels`, or where they lie along rows or columns `rows` or `columns`, or `parameters`, which the kernels over
-//!   columns index by row, or by batch and row. Where statistics belong to groups, mean and variance are read at
-//!   channel / `group_channels`, which is below `statistics`, and gamma and beta at channel mod `parameters`. Where
+//!   `parameters`, or `channels`. The kernels over columns index them by row, or by batch and row. Copies in the
+//!   workspace have as many vec4s each. Where statistics belong to groups, mean and variance are read at
+//!   channel / `group_channels`, which is below `statistics`, and parameters at channel mod `parameters`. Where
 //!   channels are `mixed`, these indices consist of some of the channel's digits along the axes, and are below the
 //!   product of these axes' sizes, which is the length. Where rows have parameters of each sample, the length is a
 //!   whole row for each; the sample is that of a row below `rows`, and the vec4 is clamped to its last.
@@ -147,25 +147,44 @@ use crate::tensor::Tensor;
 use describe::{Constants, Kind, Uniform};
 use files::File;
 
-/// A kernel of `shaders/traversals/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kernel {
-    PackStatistics,
-    PackParams,
-    ChannelsFirstReduce,
-    ChannelsLastReduce,
-    CombineGroups,
-    Finish,
-    ChannelsFirstApply,
-    ChannelsLastApply,
-    ChannelsFirstFused,
-    ChannelsLastFused,
-    FlatApply,
-    RowsFused,
-    RowsReduce,
-    RowsApply,
-    ColumnsWalk,
-    ColumnsFused,
+macro_rules! kernels {
+    ($($name:ident)*) => {
+        /// A kernel of `shaders/traversals/`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub(crate) enum Kernel {
+            $($name),*
+        }
+
+        impl Kernel {
+            #[cfg(test)]
+            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
+
+            pub fn entry(self) -> &'static Entry {
+                match self {
+                    $(Self::$name => const { &Entry::of::<$name>() },)*
+                }
+            }
+        }
+    };
+}
+
+kernels! {
+    PackStatistics
+    PackParams
+    ChannelsFirstReduce
+    ChannelsLastReduce
+    CombineGroups
+    Finish
+    ChannelsFirstApply
+    ChannelsLastApply
+    ChannelsFirstFused
+    ChannelsLastFused
+    FlatApply
+    RowsFused
+    RowsReduce
+    RowsApply
+    ColumnsWalk
+    ColumnsFused
 }
 
 /// A kernel's description, whatever its constants.
@@ -197,29 +216,6 @@ pub(crate) trait Describe: Constants {
     /// The most numbers that one accumulator adds in a row.
     fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
         0
-    }
-}
-
-impl Kernel {
-    pub fn entry(self) -> &'static Entry {
-        match self {
-            Self::PackStatistics => const { &Entry::of::<PackStatistics>() },
-            Self::PackParams => const { &Entry::of::<PackParams>() },
-            Self::ChannelsFirstReduce => const { &Entry::of::<ChannelsFirstReduce>() },
-            Self::ChannelsLastReduce => const { &Entry::of::<ChannelsLastReduce>() },
-            Self::CombineGroups => const { &Entry::of::<CombineGroups>() },
-            Self::Finish => const { &Entry::of::<Finish>() },
-            Self::ChannelsFirstApply => const { &Entry::of::<ChannelsFirstApply>() },
-            Self::ChannelsLastApply => const { &Entry::of::<ChannelsLastApply>() },
-            Self::ChannelsFirstFused => const { &Entry::of::<ChannelsFirstFused>() },
-            Self::ChannelsLastFused => const { &Entry::of::<ChannelsLastFused>() },
-            Self::FlatApply => const { &Entry::of::<FlatApply>() },
-            Self::RowsFused => const { &Entry::of::<RowsFused>() },
-            Self::RowsReduce => const { &Entry::of::<RowsReduce>() },
-            Self::RowsApply => const { &Entry::of::<RowsApply>() },
-            Self::ColumnsWalk => const { &Entry::of::<ColumnsWalk>() },
-            Self::ColumnsFused => const { &Entry::of::<ColumnsFused>() },
-        }
     }
 }
 

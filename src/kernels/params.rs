@@ -65,9 +65,8 @@ impl Params<'_> {
             format!("copied_param({bit}u, {neutral}, vec4_index)")
         });
         let copied = format!("return joined_params(Params({}));", joined(copied));
-        let only = self
-            .bound()
-            .map(|param| format!("return load_{}(vec4_index);", param.name()));
+        let load = |param: Tensor| format!("return load_{}(vec4_index);", param.name());
+        let only = self.bound().next().map(load).unwrap_or_default();
         let functions = [
             ("neutral_params() -> Params", made(joined(neutral))),
             (
@@ -75,10 +74,7 @@ impl Params<'_> {
                 format!("if copied_params != 0u {{ {copied} }} {loaded}"),
             ),
             ("load_params(vec4_index: u32) -> Params", loaded),
-            (
-                "load_param(vec4_index: u32) -> real4",
-                only.take(1).collect(),
-            ),
+            ("load_param(vec4_index: u32) -> real4", only),
             (
                 "select_params(f: Params, t: Params, condition: vec4<bool>) -> Params",
                 made(each("select(f.NAME, t.NAME, condition)")),

@@ -103,7 +103,7 @@ impl Variant {
         // Kernels that touch no element compute no activation.
         if matches!(
             self.kernel,
-            Kernel::PackParams | Kernel::Finish | Kernel::CombineGroups
+            Kernel::PackParams | Kernel::PackStatistics | Kernel::Finish | Kernel::CombineGroups
         ) {
             self.epilogue = Epilogue {
                 zero_centered_gamma: self.epilogue.zero_centered_gamma,

@@ -9,7 +9,7 @@
 //! * `total_of(sums, i) -> Total`: those of channel i of the four
 //! * `words_of_total(total) -> real4`, `accumulator_of(words) -> Accumulator`: to a record, and from four side by side
 //!
-//! A sum that is listed but not taken is 0 and costs nothing.
+//! A sum that is listed but not taken is 0: it has a word of a record, and costs no arithmetic.
 
 use super::functions::{called_of, each};
 use std::collections::HashSet;

@@ -79,8 +79,9 @@ impl Layer {
         let operation = self.operation::<T, T>(pass, args.shape, args.params, residual)?;
         let call = Call::new(operation, args.src)
             .with(Tensor::Residual, added)
-            .statistics(
-                running.map(|running| &*running.mean),
+            .with(Tensor::RunningMean, running.map(|running| &*running.mean))
+            .with(
+                Tensor::RunningVariance,
                 running.map(|running| &*running.variance),
             );
         Ok(with_params(call, args.params))

@@ -99,7 +99,7 @@ impl Assembly<'_, '_> {
             self.add(Phases::WHOLE, copies);
             params = Some(loaded);
         }
-        let whole = 0..self.planner.tensors.statistics.groups;
+        let whole = 0..self.planner.problem.axes.statistics();
         let parts = match walk.parts() {
             [] => std::slice::from_ref(&whole),
             parts => parts,
@@ -205,11 +205,7 @@ impl Assembly<'_, '_> {
         if self.planner.body.statistics().is_empty() {
             return Ok(());
         }
-        let statistics = tensors
-            .of_statistics(&known.part)
-            .statistics
-            .all()
-            .collect::<Vec<_>>();
+        let statistics = tensors.of_statistics(&known.part).statistics;
         let params: &[_] = if known.loads_params {
             &[]
         } else {
@@ -221,7 +217,7 @@ impl Assembly<'_, '_> {
             let channels = word(known.part.end - known.part.start);
             (channels, GroupSizes::none(channels))
         };
-        let read = [&statistics[..], params];
+        let read = [&statistics, params];
         let pack = self
             .planner
             .pack_statistics(channels, sizes, read, known.stats)?;

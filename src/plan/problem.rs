@@ -3,7 +3,7 @@
 use super::axes::{Axes, Groups};
 use super::dispatch::Requirement;
 use super::sizes::word;
-use super::tensors::{self, Tensors, mask};
+use super::tensors::{Tensors, mask};
 use crate::element::DTypes;
 use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
@@ -26,8 +26,8 @@ impl Family {
     pub fn operators(self) -> &'static str {
         match self {
             Self::Channels => "batch norm",
-            Self::Groups => "group and instance norm",
-            Self::Rows => "layer and RMS norm",
+            Self::Groups => "norms over groups of channels",
+            Self::Rows => "norms over rows",
             Self::Columns => "norms over columns",
         }
     }
@@ -162,11 +162,7 @@ impl Problem {
             inputs: of_body(self.body.inputs()),
             residual_after: self.epilogue.residual,
             mask: there(Tensor::Mask),
-            statistics: tensors::Statistics {
-                tensors: self.body.statistics(),
-                dtype: self.types.statistics,
-                groups: self.axes.statistics(),
-            },
+            statistics: of_body(self.body.statistics()),
             params,
             params_of_results,
             running: all(Access::InOut, |_| true),

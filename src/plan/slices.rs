@@ -120,10 +120,11 @@ fn samples_at_once(planner: &Planner<'_>) -> u64 {
     let Some(rows) = axes.rows_of_a_sample() else {
         return u64::MAX;
     };
-    let of_a_split = match (tensors.param_grads(), columns.is_multiple_of(4)) {
-        (false, _) => 0,
-        (true, true) => columns / 2,
-        (true, false) => 4 * columns,
+    let of_a_split = match columns.is_multiple_of(4) {
+        _ if !tensors.param_grads() => 0,
+        true if planner.body.pairs() => columns / 2,
+        true => columns,
+        false => 4 * columns,
     };
     let samples = (axes.parameters() / columns.max(1)).max(1);
     let of_a_sample =

@@ -21,7 +21,8 @@ pub(crate) struct Tensors {
     pub residual_after: bool,
     /// The mask of elements that pass the activation: a gradient reads it, a forward pass writes it.
     pub mask: Option<Requirement>,
-    pub statistics: Statistics,
+    /// The statistics that are read.
+    pub statistics: Vec<Requirement>,
     /// The parameters that elements depend on, all of one length.
     pub params: Vec<Requirement>,
     /// Those that only other parameters' gradients depend on.
@@ -36,30 +37,13 @@ pub(crate) struct Tensors {
     pub sums: Option<Requirement>,
 }
 
-/// The statistics that a plan reads, one for each set of elements that are normalized together: tensors of one length.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Statistics {
-    pub tensors: &'static [Tensor],
-    pub dtype: DType,
-    /// The length of these tensors.
-    pub groups: u64,
-}
-
-impl Statistics {
-    pub fn all(&self) -> impl Iterator<Item = Requirement> {
-        let Self { dtype, groups, .. } = *self;
-        let tensors = self.tensors.iter();
-        tensors.map(move |&tensor| Requirement::new(tensor, dtype, groups))
-    }
-}
-
 impl Tensors {
     /// All tensors that the caller binds.
     pub fn all(&self) -> Vec<Requirement> {
         let mut all = Vec::with_capacity(16);
         all.extend(&self.inputs);
         all.extend(self.mask);
-        all.extend(self.statistics.all());
+        all.extend(&self.statistics);
         all.extend(&self.params);
         all.extend(&self.params_of_results);
         all.extend(&self.running);
@@ -79,10 +63,9 @@ impl Tensors {
     /// The same tensors with a range of the statistics.
     pub fn of_statistics(&self, range: &Range<u64>) -> Self {
         let mut own = self.clone();
-        own.statistics.groups = range.end - range.start;
-        for result in &mut own.results {
-            if result.tensor.is_statistic() {
-                result.elements = range.end - range.start;
+        for tensor in own.statistics.iter_mut().chain(&mut own.results) {
+            if tensor.tensor.is_statistic() {
+                tensor.elements = range.end - range.start;
             }
         }
         own

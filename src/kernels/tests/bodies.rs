@@ -3,27 +3,6 @@
 use crate::kernels::{Body, Computes, Kernel};
 use crate::tensor::Tensor;
 
-impl Kernel {
-    pub const ALL: [Self; 16] = [
-        Self::PackStatistics,
-        Self::PackParams,
-        Self::ChannelsFirstReduce,
-        Self::ChannelsLastReduce,
-        Self::CombineGroups,
-        Self::Finish,
-        Self::ChannelsFirstApply,
-        Self::ChannelsLastApply,
-        Self::ChannelsFirstFused,
-        Self::ChannelsLastFused,
-        Self::FlatApply,
-        Self::RowsFused,
-        Self::RowsReduce,
-        Self::RowsApply,
-        Self::ColumnsWalk,
-        Self::ColumnsFused,
-    ];
-}
-
 const fn body(computes: Computes, centered: bool, of_groups: bool, of_rows: bool) -> Body {
     Body {
         computes,

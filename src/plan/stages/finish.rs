@@ -199,7 +199,11 @@ impl Planner<'_> {
         let means = std::iter::once(derived.means).chain(std::iter::repeat(None));
         let derive =
             |(line, means): (&Vec<_>, _)| self.derive(partials, derived, line, means, route);
-        lines.iter().zip(means).map(derive).collect()
+        let lines = lines.iter().zip(means);
+        lines
+            .filter(|(line, means)| at_once || !line.is_empty() || means.is_some())
+            .map(derive)
+            .collect()
     }
 
     /// Adds up the sums of channels, and derives these operands from them, and the records for the elementwise pass.

@@ -42,7 +42,9 @@ impl Planner<'_> {
         others: usize,
         workspace: &mut Workspace,
     ) -> Result<(LoadedParams, Vec<Dispatch>), Unfit> {
-        let given = &self.tensors.params;
+        let mut given = self.tensors.params.clone();
+        // Kernels find a copy by the bits before its own.
+        given.sort_by_key(|param| kernels::bit(param.tensor));
         let mut params = LoadedParams::default();
         if given.is_empty() || self.profile.binds(others + given.len()) {
             params.bindings = given.iter().map(Binding::whole).collect();
@@ -52,7 +54,7 @@ impl Planner<'_> {
         params.copies = workspace.reserve(given.iter().map(records).sum())?.first;
         let mut copy = params.copies;
         let mut copies = Vec::new();
-        for param in given {
+        for param in &given {
             copies.push(self.pack_param(param, copy)?);
             copy += word(records(param));
         }

@@ -142,7 +142,7 @@ impl<'a> WalkedColumns<'a> {
     /// The tensors of statistics that a fused kernel binds.
     fn bound_statistics(&self) -> usize {
         let tensors = self.over.planner.tensors;
-        tensors.statistics.tensors.len() + tensors.written_statistics().count()
+        tensors.statistics.len() + tensors.written_statistics().count()
     }
 
     /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element.
@@ -154,7 +154,7 @@ impl<'a> WalkedColumns<'a> {
             false => tensors.reduced(window),
         };
         if self.fused {
-            bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
+            bindings.extend(tensors.statistics.iter().map(Binding::whole));
         }
         bindings.extend(params.bindings.clone());
         if !self.fused || params.copied != 0 || tensors.param_grads() {

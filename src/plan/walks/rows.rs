@@ -32,6 +32,8 @@ pub(crate) struct Rows {
     pub workgroup_size: u32,
     /// Invocations that share a row.
     pub threads_per_row: u64,
+    /// Whether a record holds the sums of two columns.
+    pub pairs: bool,
     /// Vec4s in a vector: one, if rows do not begin at vectors of two.
     pub vector_vec4s: u64,
     /// Vectors of a row that each of them holds.
@@ -63,6 +65,7 @@ impl Rows {
             row_vec4s,
             workgroup_size,
             threads_per_row,
+            pairs: planner.body.pairs(),
             vector_vec4s,
             column_vectors: vectors_held(vectors, threads_per_row * tiles, most),
         }
@@ -96,6 +99,15 @@ impl Rows {
     /// Vectors of a row that a workgroup holds.
     pub fn tile_vectors(&self) -> u64 {
         self.threads_per_row * self.column_vectors
+    }
+
+    /// Records of a sum of every column, where two columns may share one.
+    pub fn records_of_a_sum(&self) -> u64 {
+        if self.pairs {
+            self.columns.next_multiple_of(4) / 2
+        } else {
+            self.columns
+        }
     }
 
     /// Whether every vector of every invocation is in the row.
@@ -248,9 +260,10 @@ impl RowWalk {
     /// Records of a partial sum of every column: two columns share one, but not by position, nor where parameters of
     /// samples begin inside a vec4.
     pub fn records_of_a_partial(&self, rows: &Rows) -> u64 {
-        match self.by_position || (self.of_samples && !rows.aligned()) {
-            true => rows.columns,
-            false => rows.columns.next_multiple_of(4) / 2,
+        if self.by_position || (self.of_samples && !rows.aligned()) {
+            rows.columns
+        } else {
+            rows.records_of_a_sum()
         }
     }
 
@@ -279,7 +292,7 @@ impl RowWalk {
         if !self.of_samples {
             let (columns, count) = (word(rows.columns), splits * of_a_split);
             return Partials {
-                paired: !self.by_position,
+                paired: rows.pairs && !self.by_position,
                 ..Partials::plain(region, columns, count, self.records_of_a_partial(rows))
             };
         }
@@ -293,7 +306,7 @@ impl RowWalk {
         let parameters = word(u64::from(samples) * rows.columns);
         Partials {
             mixed: Some((axes, 0b101)),
-            paired: rows.aligned(),
+            paired: rows.pairs && rows.aligned(),
             ..Partials::paired(region, parameters, of_a_sample)
         }
     }

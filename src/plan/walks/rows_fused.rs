@@ -133,7 +133,7 @@ impl Walk for RowsInRegisters<'_> {
             planner.over(&windows, kernel, |window, range| {
                 let bind = |tensor| window.bind(tensor);
                 let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
-                bindings.extend(tensors.statistics.all().map(|given| Binding::whole(&given)));
+                bindings.extend(tensors.statistics.iter().map(Binding::whole));
                 bindings.extend(tensors.params.iter().map(Binding::whole));
                 bindings.extend((summed || kept).then(Binding::workspace));
                 bindings.extend(tensors.outputs.iter().map(bind));

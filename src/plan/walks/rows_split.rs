@@ -58,7 +58,7 @@ impl<'a> RowsReadTwice<'a> {
         let mut partials = partials_per_row(&rows, threads_per_partial);
         // Fewer partial sums of rows, each of more elements, if there is no room for them besides those of each column:
         // a split's, a block of rounds', and the totals.
-        let of_columns = u64::from(summed) * 3 * (rows.columns.next_multiple_of(4) / 2);
+        let of_columns = u64::from(summed) * 3 * rows.records_of_a_sum();
         let held = planner.held_records(2 * rows.rows);
         let for_rows = held.saturating_sub(of_columns).min(for_rows);
         while partials > 1 && rows.rows * partials > for_rows {
