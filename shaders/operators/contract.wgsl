@@ -16,10 +16,9 @@
 // * paired_records: the sums of two channels fit a record.
 //
 // Every body defines:
-// * struct Coefficients, of real4s: all that the result of four elements depends on besides the elements. At first
-//   these are statistics and parameters, later also what follows from the sums.
+// * struct Coefficients, of real4s and `params: Params`: all that the result of four elements depends on besides the
+//   elements. At first these are statistics and parameters, later also what follows from the sums.
 // * struct Element: the values from which the terms and the result of four elements are computed.
-// * fn with_params(coefficients: Coefficients, params: Params) -> Coefficients: the coefficients with the parameters.
 // * fn coefficients_of(words: Words) -> Coefficients, fn record_of_coefficients(coefficients: Coefficients, i: u32)
 //   -> real4: from records of the workspace, and channel i of the four to one.
 // * fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words: the records, side by side, that follow from
@@ -39,6 +38,12 @@
 // Loads the coefficients of four channels that are known before the sums, without parameters.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients();
+}
+
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    var known = coefficients;
+    known.params = params;
+    return known;
 }
 
 // Derives the records of channels that share statistics with others, from their own sums and those of their groups.
@@ -103,7 +108,7 @@ fn accumulator_of_pairs(first: real4, second: real4) -> Accumulator {
 // `end_block` adds the block to the accumulator.
 alias Block = Accumulator;
 
-fn begin(first: Inputs) -> Block {
+fn begin(first: Inputs, coefficients: Coefficients) -> Block {
     return Accumulator();
 }
 

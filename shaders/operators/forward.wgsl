@@ -15,63 +15,73 @@ struct Coefficients {
     shift: real4,
     base: real4, // x̂ of shift
     r: real4,
-    gamma: real4,
-    beta: real4,
-    gate: real4,
+    params: Params,
 }
 
 // Loads statistics where they are given; otherwise nothing is known before the sums.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
-    if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4(), real4()); }
-    if !centered {
-        let r = inverse_deviation(load_mean_square(vec4_index), epsilon);
-        return Coefficients(real4(), real4(), r, real4(1.0), real4(), real4());
+    var known = Coefficients();
+    known.r = real4(1.0);
+    known.params = neutral_params();
+    if statistics_given && centered {
+        known.shift = load_mean(vec4_index);
+        known.r = inverse_deviation(load_variance(vec4_index), epsilon);
+    } else if statistics_given {
+        known.r = inverse_deviation(load_mean_square(vec4_index), epsilon);
     }
-    let r = inverse_deviation(load_variance(vec4_index), epsilon);
-    return Coefficients(load_mean(vec4_index), real4(), r, real4(1.0), real4(), real4());
-}
-
-fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    return Coefficients(coefficients.shift, coefficients.base, coefficients.r, params.gamma, params.beta, params.gate);
+    return known;
 }
 
 // Reads records (shift, base · gamma + beta, r · gamma, gate).
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients(words.x, words.y, words.z, real4(1.0), real4(), words.w);
+    var known = Coefficients();
+    known.shift = words.x;
+    known.base = words.y;
+    known.r = words.z;
+    known.params = neutral_params();
+    known.params.gate = words.w;
+    return known;
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
-    var offset = coefficients.beta[i];
+    let params = coefficients.params;
+    var offset = params.beta[i];
     // By given statistics base is 0, and 0 · ∞ would make NaN of an infinite gamma.
-    if !statistics_given { offset += coefficients.base[i] * coefficients.gamma[i]; }
-    return real4(coefficients.shift[i], offset, coefficients.r[i] * coefficients.gamma[i], coefficients.gate[i]);
+    if !statistics_given { offset += coefficients.base[i] * params.gamma[i]; }
+    return real4(coefficients.shift[i], offset, coefficients.r[i] * params.gamma[i], params.gate[i]);
 }
 
 // For a row, whose record is (shift, base, r, 1): adds the record's last two words to the coefficients.
 fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
-    return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta, coefficients.gate);
+    var known = coefficients;
+    known.r = words.x;
+    return known;
 }
 
 // Adds what follows from the sums to the coefficients. Until then r and base say how dst follows from x̂: they are 1
 // and 0, or, where they come from a record, gamma and beta.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
-    let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
+    var known = coefficients;
+    known.shift = sums.shift;
+    known.r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
     // Without elements nothing is written. The condition keeps a compiler from computing (x − (shift + δ)) · r.
-    let base = select(real4(), -sums.delta * r, sums.count > real4());
-    let beta = coefficients.base * coefficients.gamma + coefficients.beta;
-    return Coefficients(sums.shift, base, r, coefficients.r * coefficients.gamma, beta, coefficients.gate);
+    known.base = select(real4(), -sums.delta * known.r, sums.count > real4());
+    known.params.gamma = coefficients.r * coefficients.params.gamma;
+    known.params.beta = coefficients.base * coefficients.params.gamma + coefficients.params.beta;
+    return known;
 }
 
 // Derives the records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
-    let given = Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4(), real4());
-    return derived_of_group(with_params(given, load_params(vec4_index)), sums, sums, scalars);
+    let given = with_params(statistics_of(vec4_index, scalars.epsilon), load_params(vec4_index));
+    return derived_of_group(given, sums, sums, scalars);
 }
 
 // Derives the records of channels that share statistics with others.
 fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     let all = with_sums(coefficients, group, scalars);
-    return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, all.gate);
+    let params = all.params;
+    return Words(all.shift, all.base * params.gamma + params.beta, all.r * params.gamma, params.gate);
 }
 
 fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
@@ -79,9 +89,7 @@ fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) 
         select(f.shift, t.shift, condition),
         select(f.base, t.base, condition),
         select(f.r, t.r, condition),
-        select(f.gamma, t.gamma, condition),
-        select(f.beta, t.beta, condition),
-        select(f.gate, t.gate, condition),
+        select_params(f.params, t.params, condition),
     );
 }
 
@@ -94,7 +102,8 @@ fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
 }
 
 fn before_activation(element: Element, coefficients: Coefficients) -> real4 {
-    return after_params(x_hat(element, coefficients) * coefficients.gamma + coefficients.beta, element, coefficients);
+    let params = coefficients.params;
+    return after_params(x_hat(element, coefficients) * params.gamma + params.beta, element, coefficients);
 }
 
 fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
@@ -131,9 +140,10 @@ struct Block {
     count: real4,
 }
 
-fn begin(first: Inputs) -> Block {
-    if !centered { return Block(); }
-    return Block(element_of(first, Coefficients()).x, real4(), real4(), real4());
+fn begin(first: Inputs, coefficients: Coefficients) -> Block {
+    var block = Block();
+    if centered { block.shift = element_of(first, coefficients).x; }
+    return block;
 }
 
 fn accumulate(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {

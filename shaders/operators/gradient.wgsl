@@ -11,8 +11,7 @@
 struct Coefficients {
     mean: real4,
     r: real4,
-    gamma: real4,
-    beta: real4, // for the activation; or the gate, which no activation follows
+    params: Params,
     a: real4,
     b: real4,
 }
@@ -23,31 +22,32 @@ struct Element {
     xhat: real4,
 }
 
-// Loads mean and r = 1 / sqrt(variance + epsilon) of four channels from tensors, without gamma.
+// Loads mean and r = 1 / sqrt(variance + epsilon) of four channels from tensors.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
-    if !centered {
-        let r = inverse_deviation(load_mean_square(vec4_index), epsilon);
-        return Coefficients(real4(), r, real4(1.0), real4(), real4(), real4());
+    var known = Coefficients();
+    known.params = neutral_params();
+    if centered {
+        known.mean = load_mean(vec4_index);
+        known.r = inverse_deviation(load_variance(vec4_index), epsilon);
+    } else {
+        known.r = inverse_deviation(load_mean_square(vec4_index), epsilon);
     }
-    let r = inverse_deviation(load_variance(vec4_index), epsilon);
-    return Coefficients(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
-}
-
-fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    var known = coefficients;
-    known.gamma = params.gamma;
-    known.beta = params.beta;
-    if gated { known.beta = params.gate; }
     return known;
 }
 
-// Reads records (mean, r, gamma, beta).
+// Reads records (mean, r, gamma, beta); in place of beta, which only an activation needs, the gate, which none follows.
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients(words.x, words.y, words.z, words.w, real4(), real4());
+    var known = Coefficients();
+    known.mean = words.x;
+    known.r = words.y;
+    known.params.gamma = words.z;
+    if gated { known.params.gate = words.w; } else { known.params.beta = words.w; }
+    return known;
 }
 
 fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
-    return real4(coefficients.mean[i], coefficients.r[i], coefficients.gamma[i], coefficients.beta[i]);
+    let last = select(coefficients.params.beta, coefficients.params.gate, gated);
+    return real4(coefficients.mean[i], coefficients.r[i], coefficients.params.gamma[i], last[i]);
 }
 
 // Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma.
@@ -57,8 +57,8 @@ fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
         known.a = means.z;
         known.b = means.w;
     } else {
-        known.a = coefficients.gamma * means.x;
-        known.b = coefficients.gamma * means.y;
+        known.a = coefficients.params.gamma * means.x;
+        known.b = coefficients.params.gamma * means.y;
     }
     return known;
 }
@@ -67,8 +67,7 @@ fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) 
     return Coefficients(
         select(f.mean, t.mean, condition),
         select(f.r, t.r, condition),
-        select(f.gamma, t.gamma, condition),
-        select(f.beta, t.beta, condition),
+        select_params(f.params, t.params, condition),
         select(f.a, t.a, condition),
         select(f.b, t.b, condition),
     );
@@ -78,20 +77,21 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     var x = inputs.src;
     if centered { x -= coefficients.mean; }
     let xhat = x * coefficients.r;
-    return Element(activation_gradient(xhat * coefficients.gamma + coefficients.beta, inputs.diff_dst), xhat);
+    let y = xhat * coefficients.params.gamma + coefficients.params.beta;
+    return Element(activation_gradient(y, inputs.diff_dst), xhat);
 }
 
 // The residual's gradient is diff_dst after the mask.
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    var d = coefficients.gamma * element.d;
-    if gated { d *= coefficients.beta; }
+    var d = coefficients.params.gamma * element.d;
+    if gated { d *= coefficients.params.gate; }
     if centered { d -= coefficients.a; }
     return Outputs(coefficients.r * (d - element.xhat * coefficients.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src matters only to the activation.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(coefficients.r * (coefficients.gamma * element.d), element.d);
+    return Outputs(coefficients.r * (coefficients.params.gamma * element.d), element.d);
 }
 
 // The terms of the elements that are inside.
@@ -101,8 +101,8 @@ fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Ac
 
 // Weights the sums with gamma where it varies between the elements of a row, or between the channels of a group.
 fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
-    let scaled_sums = scale_sums(sums, coefficients.gamma);
-    if gated { return scale_sums(scaled_sums, coefficients.beta); }
+    let scaled_sums = scale_sums(sums, coefficients.params.gamma);
+    if gated { return scale_sums(scaled_sums, coefficients.params.gate); }
     return scaled_sums;
 }
 

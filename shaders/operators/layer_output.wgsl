@@ -12,7 +12,7 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 
 fn after_params(shifted: real4, element: Element, coefficients: Coefficients) -> real4 {
     var y = shifted;
-    if gated { y *= coefficients.gate; }
+    if gated { y *= coefficients.params.gate; }
     if residual_after { y += element.after; }
     return y;
 }

@@ -14,24 +14,14 @@ struct Coefficients {
     variance: real4,
     r: real4,
     base: real4, // x̂ of shift
-    gamma: real4,
-    beta: real4,
-    gate: real4,
-}
-
-fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
-    var known = coefficients;
-    known.gamma = params.gamma;
-    known.beta = params.beta;
-    known.gate = params.gate;
-    return known;
+    params: Params,
 }
 
 // Reads records (0, 0, r, 0); rows that are centered have none.
 fn coefficients_of(words: Words) -> Coefficients {
     var known = Coefficients();
     known.r = words.z;
-    known.gamma = real4(1.0);
+    known.params = neutral_params();
     return known;
 }
 
@@ -118,7 +108,7 @@ fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    let shifted = x_hat(element, coefficients) * coefficients.gamma + coefficients.beta;
+    let shifted = x_hat(element, coefficients) * coefficients.params.gamma + coefficients.params.beta;
     return Outputs(activation(after_params(shifted, element, coefficients)), element.x);
 }
 

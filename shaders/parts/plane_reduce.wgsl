@@ -10,7 +10,7 @@ fn add_block(sums: Accumulator, range: vec2<u32>, first: u32, end: u32, coeffici
         let own = first + b * uniforms.threads_per_plane;
         let vector = min(own, end - 1u);
         var inputs = load_vector_inputs(vector);
-        if b == 0u { block = begin(first_inside(range, vector, inputs)); }
+        if b == 0u { block = begin(first_inside(range, vector, inputs), coefficients); }
         for (var k = 0u; k < vector_vec4s; k++) {
             let element = element_of(inputs[k], coefficients);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);

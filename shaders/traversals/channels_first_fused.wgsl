@@ -13,12 +13,11 @@
 // `group_channels` channels: a channel's elements need its group's sums, which are combined after a barrier. The
 // channels' own sums go to workspace[sums + c], from which finish.wgsl derives the other results.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0, with
-// an activation or a gate), gate (optional: 1), mask read; diff_src written, or diff_dst in place, and with a mask
-// diff_residual; diff_gamma, diff_beta (optional) written. For groups workspace (optional) takes the place of these
-// two.
-// Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0), gate read; running_mean, running_variance
-// (optional) read and written; dst, mean, variance written. For groups workspace takes the place of these statistics.
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional), mask read; diff_src written, or diff_dst in
+// place, and with a mask diff_residual; gradients of parameters (optional) written. For groups workspace (optional)
+// takes the place of these.
+// Bindings of a forward pass: src, parameters (optional) read; running_mean, running_variance (optional) read and
+// written; dst, statistics written. For groups workspace takes the place of these statistics.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
 #import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel, grouped_channels, team_sum

@@ -7,11 +7,10 @@
 // a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src or
 // dst where it read.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation),
-// mask read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional)
-// written.
-// Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
-// (optional) read and written; dst, mean, variance written.
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional), mask read; diff_src written, or diff_dst in
+// place, and with a mask diff_residual; gradients of parameters (optional) written.
+// Bindings of a forward pass: src, parameters (optional) read; running_mean, running_variance (optional) read and
+// written; dst, statistics written.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
 #import tiles, threads, body, params, scalars, vectors, thread_rows_sum
@@ -45,7 +44,7 @@ fn channels_last_fused(
         var first = VectorInputs();
         if in_blocks { first = load_vector_inputs(start * width + column); }
         for (var k = 0u; k < vector_vec4s; k++) {
-            blocks[k] = begin(first[k]);
+            blocks[k] = begin(first[k], coefficients[k]);
         }
         for (var row = start; row < end; row += thread_rows) {
             var inputs = load_vector_inputs(row * width + column);

@@ -65,7 +65,7 @@ fn channels_last_reduce(
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
-                    blocks[p][k] = begin(select_inputs(Inputs(), inputs[k], inside));
+                    blocks[p][k] = begin(select_inputs(Inputs(), inputs[k], inside), coefficients[p][k]);
                 }
             }
         }

@@ -5,8 +5,8 @@
 // A tile is all rows of a batch by `threads_per_row` vec4s of columns, as in columns.wgsl; an invocation holds its vec4
 // of `held_rows` rows. A vector is one vec4 here, so that compilers know every index into what an invocation holds.
 //
-// Bindings: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0, or in the
-// workspace), gate (optional: 1) read; workspace (optional) read; dst, mean, variance (or mean_square) written.
+// Bindings: src, residual (optional), parameters (optional, or in the workspace) read; workspace (optional) read; dst,
+// statistics written.
 // Moves n elements in (2 n with residual), n out.
 
 #import tiles, body, scalars, vectors, columns, thread_rows_sum

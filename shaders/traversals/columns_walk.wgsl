@@ -14,10 +14,9 @@
 // partials_per_row + partial] = (Σ, Σ·x̂, 0, 0). Where rows share parameters, the partial sums of one are those of all
 // batches. A workgroup that walks several column tiles adds their sums up.
 //
-// Bindings: src, diff_dst (for a gradient), residual (applied, optional: 0), gamma (optional: 1, or in the workspace),
-// beta (optional: 0, or in the workspace), gate (optional) read; mean, variance, or mean_square (unless in the
-// workspace) read, or written by a forward pass that is reduced and applied; workspace (optional) read and written;
-// diff_src written, or diff_dst in place, or dst written (applied).
+// Bindings: src, diff_dst (for a gradient), residual (applied, optional), parameters (optional, or in the workspace)
+// read; statistics (unless in the workspace) read, or written by a forward pass that is reduced and applied; workspace
+// (optional) read and written; diff_src written, or diff_dst in place, or dst written (applied).
 // Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the
 // second reading is cached.
 
@@ -73,7 +72,7 @@ fn columns_walk(
                         first = load_in_row(row_start, column_of(own_first, p));
                     }
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        blocks[p][k] = begin(first[k]);
+                        blocks[p][k] = begin(first[k], coefficients[p][k]);
                     }
                 }
                 for (var base = start; base < end; base += rows_at_once * thread_rows) {

@@ -7,11 +7,10 @@
 // `threads` invocations, a constant of the text and a power of two, share four groups. A gradient reads the
 // coefficients of channel c from workspace[stats + c].
 //
-// Bindings: gamma (optional: 1), beta (optional: 0), gate (optional: 1) for a forward pass read; workspace read and
-// written.
+// Bindings: parameters (optional) for a forward pass read; workspace read and written.
 // Moves a record of each channel in, two for a gradient, and one out.
 
-#import tiles, body, params, records, scalars, one_channel, sum_across
+#import tiles, body, records, scalars, one_channel, sum_across
 #import mixed_channels if mixed, grouped_channels if not mixed
 
 const summing_invocations: u32 = workgroup_size;

@@ -19,9 +19,9 @@
 //
 // Where channels that share statistics or parameters are `mixed` with others, partials_of_channels.wgsl finds them.
 //
-// Bindings: gamma (optional: 1), beta (optional: 0) for a forward pass over channels, and with gate (optional) for a
-// gradient, read; running_mean, running_variance (optional) read and written; workspace, sums (optional) read and
-// written; diff_gamma, diff_beta, diff_gate, mean, variance, mean_square (optional) written.
+// Bindings: parameters (optional) for a forward pass over channels, or for a gradient with a gate, read; running_mean,
+// running_variance (optional) read and written; workspace, sums (optional) read and written; gradients of parameters, or
+// statistics (optional) written.
 // Moves the partial sums in, 2 C elements out, or 2 C for each subtotal.
 
 #import tiles, body, records, scalars, sum_across, partials_of_channels if mixed, partials_of_splits if not mixed

@@ -1,7 +1,8 @@
 // Copies a parameter to the workspace as reals, for kernels over rows and columns where an adapter binds too few
 // buffers: workspace[copy + q] = elements 4q to 4q + 3. An invocation does a vec4.
 //
-// Bindings: gamma, beta or gate read; workspace written. Moves the parameter in and out.
+// Bindings: one of the parameters read; workspace written.
+// Moves the parameter in and out.
 
 #import tiles
 

@@ -4,8 +4,7 @@
 // second dispatch adds gamma and beta to the records (`again`). Group norm's channels are those of all samples, each
 // with the statistics of its group (`of_groups`), which may be records, workspace[known + group] (`of_statistics`).
 //
-// Bindings: mean, variance (or mean_square), gamma (optional: 1), beta (optional: 0), gate (optional: 1) read;
-// workspace written, and with `again` or `of_statistics` read.
+// Bindings: statistics, parameters (optional) read; workspace written, and with `again` or `of_statistics` read.
 // Moves up to 4 C elements in, 4 C out.
 
 #import tiles, body, params, records, one_channel

@@ -5,10 +5,8 @@
 // Tiles are those of rows_reduce.wgsl. A vec4 is stored by the invocation in whose row it begins; where the row ends
 // inside it, the elements after its end belong to the next rows.
 //
-// Bindings of a gradient: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation), gate
-// (optional) read; workspace read; diff_src written, or diff_dst in place.
-// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0,
-// or in the workspace), gate (optional) read; workspace read; dst, sum (with residual) written, at once or one after
+// Bindings: src, diff_dst (for a gradient), residual (optional), parameters (optional, or in the workspace) read;
+// workspace read; diff_src written, or diff_dst in place, or dst, sum (with residual) written, at once or one after
 // another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 

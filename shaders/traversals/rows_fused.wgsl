@@ -10,10 +10,10 @@
 // each row's words of it are stored separately; of a word that two rows share (`shares_words`), each row's half is.
 // Where each sample has parameters of its own (`of_samples`), the rows of a tile belong to one sample.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance (for RMS norm mean_square), gamma (optional: 1), beta (with an
-// activation), gate (optional) read; workspace written; diff_src written, or diff_dst in place.
-// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0), gate (optional)
-// read; workspace (optional), dst, sum (with residual), mean, variance, for RMS norm mean_square (`stored`) written.
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace written; diff_src written, or
+// diff_dst in place.
+// Bindings of a forward pass: src, residual (optional), parameters (optional) read; workspace (optional), dst, sum (with
+// residual), statistics (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, records, scalars, vectors, rows, column_sums, team_sum, thread_rows_sum

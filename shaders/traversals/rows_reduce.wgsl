@@ -7,11 +7,11 @@
 // At the end they write the columns' sums: as partial sums, or, if one workgroup walks all rows, as diff_beta and
 // diff_gamma. Where rows do not begin at vec4s, an invocation assembles its four columns from two vec4s.
 //
-// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation), gate (optional)
-// read; workspace read and written; diff_gamma, diff_beta (optional) written.
+// Bindings: src, diff_dst, parameters (optional, or in the workspace) read; workspace read and written; gradients of
+// parameters (optional) written.
 // Moves 2 n elements in.
 
-#import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums, team_sum, thread_rows_sum
+#import tiles, body, records, realigned, vectors, rows, rows_split, column_sums, team_sum, thread_rows_sum
 
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(

@@ -190,7 +190,8 @@ impl Body {
         if self.is_inference() {
             Self::FEWEST_REALS
         } else {
-            5 * self.sums().len() as u64
+            let sums = self.sums().len() as u64;
+            4 * sums + sums.next_power_of_two()
         }
     }
 
@@ -213,7 +214,11 @@ impl Body {
 
     /// How often it reduces a row in registers.
     pub const fn row_reductions(self) -> u64 {
-        if self.of_rows && self.centered { 2 } else { 1 }
+        if self.of_rows && self.centered && !self.is_gradient() {
+            2
+        } else {
+            1
+        }
     }
 
     /// The constants that its text reads.

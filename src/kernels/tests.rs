@@ -721,9 +721,17 @@ fn files_import_what_they_use() {
         let all_of_body = [body.file().text, &contract, &made].join("\n\n");
         parts.push(("body".to_owned(), all_of_body));
         for (_, text) in parts.iter_mut().filter(|(name, _)| name == "params") {
-            // The struct and `load_param` need nothing; the copies are for what calls `given_params`.
+            // Some need nothing; the copies are for what calls `given_params`.
             let made = params.text(&all_words).join("\n");
-            let needless = ["struct ", "load_param(", "copied_param("];
+            let needless = [
+                "struct ",
+                "load_param(",
+                "copied_param(",
+                "neutral_params(",
+                "select_params(",
+                "splat_params(",
+                "side_by_side(",
+            ];
             let lines = made.lines();
             let lines = lines.filter(|line| !needless.iter().any(|text| line.contains(text)));
             *text += &lines.collect::<Vec<_>>().join("\n");
@@ -826,8 +834,14 @@ fn headers_name_the_bindings() {
             .collect();
         let own = asked().iter().filter(|variant| variant.kernel == kernel);
         for tensor in own.flat_map(|variant| &variant.bound) {
-            let tensor = tensor.name();
-            assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
+            let all = match tensor {
+                Tensor::Gamma | Tensor::Beta | Tensor::Gate => "parameters",
+                tensor if tensor.is_param() => "gradients",
+                tensor if tensor.is_statistic() && !tensor.is_running() => "statistics",
+                tensor => tensor.name(),
+            };
+            let is_there = words.contains(&all) || words.contains(&tensor.name());
+            assert!(is_there, "{name}: the header lacks {tensor:?}");
         }
     }
     let rest: Vec<_> = kernels.iter().map(|kernel| kernel.entry().name()).collect();
