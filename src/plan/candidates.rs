@@ -130,7 +130,7 @@ impl<'a> Way<'a> {
     ) -> Result<Self, Unfit> {
         let family = planner.problem.family;
         let refused = |algorithm, reason| Unfit::from(Error::Algorithm { algorithm, reason });
-        let not_one = format!("it is not one of {}'s", family.operators());
+        let not_one = format!("it is not for {}", family.operators());
         let mut unfit = refused(forced.unwrap_or(Algorithm::General), not_one);
         for candidate in CANDIDATES
             .iter()
