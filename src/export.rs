@@ -24,8 +24,7 @@
 //! # Ok::<(), wgpu_norm::Error>(())
 //! ```
 
-use crate::f16_encoder::F16Encoder;
-use crate::f16_encoder::PROBE_WORKGROUP;
+use crate::f16_encoder::{F16Encoder, PROBE_WORKGROUP};
 use crate::kernels::{self, Variant};
 use crate::plan;
 use crate::tensor::Tensor;

@@ -1,16 +1,13 @@
 //! Runs a plan on host memory: check, upload, record, read back.
 
-use crate::bound::Bound;
-use crate::bound::{self, BufferRange};
-use crate::context::GpuContext;
-use crate::context::{Held, Transfers, Watch};
+use crate::bound::{self, Bound, BufferRange};
+use crate::context::{GpuContext, Held, Transfers, Watch};
 use crate::element::{DType, Element};
 use crate::error::Error;
-use crate::geometry;
-use crate::memory;
 use crate::operation::Operation;
 use crate::plan::Plan;
 use crate::tensor::{Access, Tensor, TensorUse};
+use crate::{geometry, memory};
 
 /// An error unless variance + epsilon, as the kernels add them, is above 0 and finite in every channel (or row). NaN
 /// passes: it stays in its channel. With an infinite variance gradients would be 0, as if there were nothing to learn.

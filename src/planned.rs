@@ -1,16 +1,15 @@
 //! An operation's plan: its buffers and its dispatches.
 
 use crate::algorithm::Algorithm;
-use crate::bound;
 use crate::bound::{Bound, BufferRange};
 use crate::context::GpuContext;
 use crate::error::Error;
 use crate::export::{self, Dispatch};
 use crate::operation::Operation;
-use crate::plan;
 use crate::profile::Profile;
 use crate::sums::SumsLayout;
 use crate::tensor::{Access, Tensor};
+use crate::{bound, plan};
 use std::collections::HashMap;
 
 /// The dispatches of an operation on an adapter: the result of the first of

@@ -5,8 +5,7 @@ use crate::element::{DType, DTypes};
 use crate::error::Error;
 use crate::f16_encoder::F16Encoder;
 use crate::options::check_types;
-use crate::tuning::SMALLEST_WORKGROUP;
-use crate::tuning::Tuning;
+use crate::tuning::{SMALLEST_WORKGROUP, Tuning};
 use std::str::FromStr;
 
 /// The environment variable that overrides an adapter's tuning.

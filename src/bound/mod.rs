@@ -5,8 +5,7 @@ mod steps;
 
 pub use ranges::BufferRange;
 
-use crate::context::GpuContext;
-use crate::context::Held;
+use crate::context::{GpuContext, Held};
 use crate::error::Error;
 use crate::plan::{Phases, Plan};
 use crate::tensor::Tensor;

@@ -6,8 +6,7 @@ use super::params::{self, COPIED_PARAMS, Params};
 use super::streams::Streams;
 use super::{Body, Constant, Epilogue, Kernel, epilogue, sums};
 use crate::element::DType;
-use crate::f16_encoder::F16Encoder;
-use crate::f16_encoder::PROBE_WORKGROUP;
+use crate::f16_encoder::{F16Encoder, PROBE_WORKGROUP};
 use crate::tensor::Tensor;
 use std::collections::HashSet;
 

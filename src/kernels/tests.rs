@@ -18,9 +18,8 @@ use crate::element::DType;
 use crate::f16_encoder::F16Encoder;
 use crate::tensor::Tensor;
 use asked::{asked, traits};
-use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
+use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner, back};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::Write;
@@ -808,6 +807,25 @@ fn bodies_replace_defaults() {
         let blocks = ["alias Block", "struct Block"].map(|name| text.matches(name).count());
         assert_eq!(blocks.iter().sum::<usize>(), 1, "{}", body.name());
         assert!(!text.contains("#import"), "{}", body.name());
+    }
+}
+
+/// A team's sums in a loop take turns in the two halves of the memory, or a barrier follows: otherwise a subgroup may
+/// overwrite what another has not read yet, which drivers for the CPU do not show.
+#[test]
+fn sums_in_loops_take_turns_in_memory() {
+    for (name, text) in files("shaders/traversals") {
+        let lines: Vec<_> = text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let is_in_loop = line.starts_with("        ");
+            if line.contains("team_sum(") && is_in_loop {
+                let next = lines[number + 1..].iter().take(5);
+                let is_followed = next.clone().any(|line| line.contains("workgroupBarrier()"));
+                let takes_turns = line.contains(", half, ")
+                    && next.clone().any(|line| line.trim() == "half = 1u - half;");
+                assert!(is_followed || takes_turns, "{name}:{}: {line}", number + 1);
+            }
+        }
     }
 }
 

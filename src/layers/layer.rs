@@ -2,14 +2,12 @@
 
 use super::args::{Params, fingerprint};
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
-use crate::call::Call;
-use crate::call::Grads;
+use crate::call::{Call, Grads};
 use crate::context::GpuContext;
 use crate::element::{DType, DTypes, Element, ParamOf};
 use crate::error::Error;
 use crate::operation::{Backward, Epilogue, Forward, Norm, Operation, Pass, Residual};
-use crate::options::Activation;
-use crate::options::check_epsilon;
+use crate::options::{Activation, check_epsilon};
 use crate::tensor::Tensor;
 
 /// The options of any layer.

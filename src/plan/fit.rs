@@ -4,8 +4,7 @@ use crate::element::{DType, DTypes};
 use crate::error::Error;
 use crate::kernels::Body;
 use crate::options::check_epsilon;
-use crate::profile::Profile;
-use crate::profile::STORAGE_BUFFERS;
+use crate::profile::{Profile, STORAGE_BUFFERS};
 use crate::tuning::SMALLEST_WORKGROUP;
 
 /// The profile within its bounds, on which kernels without checks rely. An error if no plan can run there, or none with

@@ -7,8 +7,7 @@ use super::tensors::{Tensors, mask};
 use crate::element::DTypes;
 use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
-use crate::options::RunningVariance;
-use crate::options::{RunningUpdate, Shards, Through};
+use crate::options::{RunningUpdate, RunningVariance, Shards, Through};
 use crate::tensor::{Access, Slot, Tensor};
 
 /// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not

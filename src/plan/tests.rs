@@ -17,8 +17,7 @@ use crate::f16_encoder::F16Encoder;
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::{Constant, Kernel, Value};
 use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
-use crate::options::{Activation, DataFormat, Shards, Through};
-use crate::options::{RunningUpdate, RunningVariance};
+use crate::options::{Activation, DataFormat, RunningUpdate, RunningVariance, Shards, Through};
 use crate::profile::Profile;
 use crate::tensor::Tensor;
 use crate::tuning::Tuning;
@@ -448,6 +447,13 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                     );
                 }
                 assert!(dispatch.body.fits(dispatch.kernel), "{dispatch:?}");
+                if dispatch.kernel == Kernel::Finish {
+                    let is = |name| dispatch.constants.contains(&(name, Constant::Flag(true)));
+                    let derives = ["derive", "to_sums", "to_subtotals"].into_iter().any(is);
+                    let mut bound = dispatch.bindings.iter();
+                    let writes = bound.any(|binding| dispatch.body.writes(binding.tensor));
+                    assert!(derives || writes, "{dispatch:?}\n{what:?}\n{profile:?}");
+                }
                 let [x, y] = dispatch.workgroups;
                 assert!(
                     x.max(y) <= profile.max_workgroups,

@@ -6,8 +6,7 @@ use super::limits::{MOST_DISPATCHES, Unfit, check_dispatches};
 use super::sizes::word;
 use crate::error::Error;
 use crate::kernels::TileRange;
-use crate::profile::Profile;
-use crate::profile::{MAX_BINDING, MAX_WINDOW};
+use crate::profile::{MAX_BINDING, MAX_WINDOW, Profile};
 use std::ops::Range;
 
 /// A dispatch's share: the units that it does, their tiles, and the elements that it binds.

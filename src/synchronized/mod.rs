@@ -54,8 +54,7 @@ pub use crate::sums::SumsLayout;
 pub use crate::tensor::Ranks;
 pub use operation::run_into;
 
-use crate::call::Grads;
-use crate::call::{Call, Results};
+use crate::call::{Call, Grads, Results};
 use crate::context::GpuContext;
 use crate::element::{Element, ParamOf};
 use crate::error::Error;

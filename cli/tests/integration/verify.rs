@@ -83,10 +83,7 @@ fn what_cannot_run_is_counted() {
     let table = stdout(&output);
     assert!(table.contains("nothing was run"), "{table}");
     assert!(table.contains("1 not supported"), "{table}");
-    assert!(
-        table.contains("it is not for norms over rows"),
-        "{table}"
-    );
+    assert!(table.contains("it is not for norms over rows"), "{table}");
 }
 
 #[test]

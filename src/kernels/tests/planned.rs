@@ -4,8 +4,7 @@
 use crate::element::{DType, DTypes};
 use crate::kernels::{Access, Variant};
 use crate::operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
-use crate::options::{Activation, DataFormat, Through};
-use crate::options::{RunningUpdate, RunningVariance};
+use crate::options::{Activation, DataFormat, RunningUpdate, RunningVariance, Through};
 use crate::plan::{Phases, Plan};
 use crate::profile::Profile;
 use crate::tuning::Tuning;
