@@ -365,22 +365,24 @@ impl Error {
         available: impl Into<u64>,
     ) -> Result<(), Self> {
         let (needed, available) = (needed.into(), available.into());
-        match needed <= available {
-            true => Ok(()),
-            false => Err(Self::Limit {
+        if needed <= available {
+            Ok(())
+        } else {
+            Err(Self::Limit {
                 what: what.to_string(),
                 limit,
                 needed,
                 available,
-            }),
+            })
         }
     }
 }
 
 fn ranks(min: usize, max: usize) -> String {
-    match min == max {
-        true => format!("rank {min}"),
-        false => format!("a rank from {min} to {max}"),
+    if min == max {
+        format!("rank {min}")
+    } else {
+        format!("a rank from {min} to {max}")
     }
 }
 
@@ -393,8 +395,9 @@ fn params_of(data: DType) -> String {
 
 /// The value after rounding, if rounding changed it.
 fn as_used(got: f64, used: f64, dtype: DType) -> String {
-    match got == used || got.is_nan() {
-        true => String::new(),
-        false => format!(", which is {used:?} as {dtype}"),
+    if got == used || got.is_nan() {
+        String::new()
+    } else {
+        format!(", which is {used:?} as {dtype}")
     }
 }

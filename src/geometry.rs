@@ -14,14 +14,15 @@ pub(crate) fn check_rank(
     allowed: RangeInclusive<usize>,
     got: usize,
 ) -> Result<(), Error> {
-    match allowed.contains(&got) {
-        true => Ok(()),
-        false => Err(Error::Rank {
+    if allowed.contains(&got) {
+        Ok(())
+    } else {
+        Err(Error::Rank {
             tensor,
             min: *allowed.start(),
             max: *allowed.end(),
             got,
-        }),
+        })
     }
 }
 
@@ -132,15 +133,16 @@ pub(crate) fn check_axes(argument: &'static str, rank: usize, axes: &[i64]) -> R
 
 /// An error if an argument does not have the number of elements that the shape requires.
 pub(crate) fn check_length(tensor: &'static str, expected: u64, got: usize) -> Result<(), Error> {
-    match got as u64 == expected {
-        true => Ok(()),
-        false => Err(Error::Length {
+    if got as u64 == expected {
+        Ok(())
+    } else {
+        Err(Error::Length {
             tensor,
             expected: usize::try_from(expected).unwrap_or(usize::MAX),
             got,
             place: String::new(),
             hint: String::new(),
-        }),
+        })
     }
 }
 

@@ -41,26 +41,26 @@ fn find_slice<'s>(
     tensor: Tensor,
 ) -> Result<Option<&'s [u8]>, Error> {
     let found = named.find(|(name, _)| *name == tensor);
-    match named.any(|(name, _)| name == tensor) {
-        true => Err(Error::argument(tensor.name(), "one slice", "two")),
-        false => Ok(found.map(|(_, bytes)| bytes)),
+    if named.any(|(name, _)| name == tensor) {
+        Err(Error::argument(tensor.name(), "one slice", "two"))
+    } else {
+        Ok(found.map(|(_, bytes)| bytes))
     }
 }
 
 /// An error if a slice's length is not that of its tensor.
 fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
     let size = used.element_size();
-    match (bytes.len() as u64).is_multiple_of(size) {
-        true => {
-            let got = bytes.len() as u64 / size;
-            let got = usize::try_from(got).unwrap_or(usize::MAX);
-            geometry::check_length(used.tensor.name(), used.elements(), got)
-        }
-        false => Err(Error::argument(
+    if (bytes.len() as u64).is_multiple_of(size) {
+        let got = bytes.len() as u64 / size;
+        let got = usize::try_from(got).unwrap_or(usize::MAX);
+        geometry::check_length(used.tensor.name(), used.elements(), got)
+    } else {
+        Err(Error::argument(
             used.tensor.name(),
             format!("{} elements of {size} bytes", used.elements()),
             format!("{} bytes", bytes.len()),
-        )),
+        ))
     }
 }
 

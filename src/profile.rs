@@ -183,9 +183,10 @@ impl Profile {
             alignment: self.alignment.clamp(32, 1 << 16).next_power_of_two(),
             // If workgroups were folded into longer rows, the surplus of the last row could wrap in 32 bits.
             max_workgroups: self.max_workgroups.clamp(1, 65535),
-            subgroup_size: match self.subgroup_size.is_power_of_two() {
-                true => self.subgroup_size,
-                false => 0,
+            subgroup_size: if self.subgroup_size.is_power_of_two() {
+                self.subgroup_size
+            } else {
+                0
             },
             window_unit: self.window_unit.clamp(256, 1 << 24),
             tuning: self.tuning.within_bounds(),
@@ -206,9 +207,10 @@ impl Profile {
             max_workgroup_storage: self
                 .max_workgroup_storage
                 .min(allowed.max_workgroup_storage),
-            subgroup_size: match self.subgroup_size == allowed.subgroup_size {
-                true => allowed.subgroup_size,
-                false => 0,
+            subgroup_size: if self.subgroup_size == allowed.subgroup_size {
+                allowed.subgroup_size
+            } else {
+                0
             },
             f64: self.f64 && allowed.f64,
             long_words: self.long_words && device.features().contains(wgpu::Features::SHADER_INT64),
@@ -275,10 +277,7 @@ impl Profile {
 
     /// Bits of the words in which kernels read and write data.
     pub(crate) fn word_bits(&self) -> u32 {
-        match self.long_words {
-            true => 64,
-            false => 32,
-        }
+        if self.long_words { 64 } else { 32 }
     }
 
     /// A workgroup size of the tuning, within the adapter's limits, for kernels that use `shared` bytes of workgroup

@@ -90,9 +90,10 @@ impl SumsLayout {
                 ));
             }
         }
-        match self.is_f64 {
-            true => self.merge_reals::<f64>(parts),
-            false => self.merge_reals::<f32>(parts),
+        if self.is_f64 {
+            self.merge_reals::<f64>(parts)
+        } else {
+            self.merge_reals::<f32>(parts)
         }
     }
 
@@ -124,9 +125,10 @@ impl SumsLayout {
 
     /// Two numbers for each channel, from the merged sums: mean and variance, or Σ diff_dst and Σ diff_dst · x̂.
     pub(crate) fn of_channels(&self, merged: &[u8]) -> Result<[Vec<f64>; 2], Error> {
-        match self.is_f64 {
-            true => self.reals_of_channels::<f64>(merged),
-            false => self.reals_of_channels::<f32>(merged),
+        if self.is_f64 {
+            self.reals_of_channels::<f64>(merged)
+        } else {
+            self.reals_of_channels::<f32>(merged)
         }
     }
 
@@ -198,9 +200,10 @@ fn merge<R: Real>(one: Channel<R>, other: Channel<R>) -> Channel<R> {
     let weight = count * (other_count / total);
     // Keeps the shift that is nearer to the mean.
     let is_nearer = from_other.into().abs() < from_one.into().abs() && other_count > R::zeroed();
-    let (shift, delta) = match count == R::zeroed() || is_nearer {
-        true => (other_shift, from_other),
-        false => (shift, from_one),
+    let (shift, delta) = if count == R::zeroed() || is_nearer {
+        (other_shift, from_other)
+    } else {
+        (shift, from_one)
     };
     let m2 = (m2 + other_m2) + step * (step * weight);
     [count + other_count, shift, delta, m2]

@@ -181,9 +181,10 @@ impl Bounds {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.power_of_two {
-            true => "a power of two",
-            false => "a whole number",
+        let kind = if self.power_of_two {
+            "a power of two"
+        } else {
+            "a whole number"
         };
         write!(f, "{kind} from {} to {}", self.min, self.max)
     }

@@ -160,9 +160,12 @@ impl ContextOptions {
             }
         }
         let Some((_, adapter)) = best else {
-            let variable = |own: bool, variable| match own {
-                true => String::new(),
-                false => format!(" ({variable})"),
+            let variable = |own: bool, variable| {
+                if own {
+                    String::new()
+                } else {
+                    format!(" ({variable})")
+                }
             };
             let named = name.map_or(String::new(), |name| {
                 let variable = variable(self.adapter_name.is_some(), ADAPTER);

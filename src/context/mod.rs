@@ -197,9 +197,10 @@ impl GpuContext {
         let flag = Arc::downgrade(&lost);
         device.set_device_lost_callback(move |reason, message| {
             if let Some(flag) = flag.upgrade() {
-                let reason = match message.is_empty() {
-                    true => format!("{reason:?}"),
-                    false => format!("{reason:?}: {message}"),
+                let reason = if message.is_empty() {
+                    format!("{reason:?}")
+                } else {
+                    format!("{reason:?}: {message}")
                 };
                 *flag.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             }

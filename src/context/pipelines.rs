@@ -54,13 +54,14 @@ impl Pipelines {
             })
         };
         // A callback that runs under the lock of GL must not wait for a thread that needs it to compile.
-        let mut compiled = match holds_gl_lock() {
-            false => lock(&slot),
-            true => match slot.try_lock() {
+        let mut compiled = if holds_gl_lock() {
+            match slot.try_lock() {
                 Ok(compiled) => compiled,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return compile(),
-            },
+            }
+        } else {
+            lock(&slot)
         };
         if let Some(pipeline) = &*compiled {
             return Ok(pipeline.clone());

@@ -140,9 +140,12 @@ impl Accessors<'_> {
             Access::Exact => {
                 let of_a_word = storage.elements_of_a_word();
                 let words = 4 / of_a_word;
-                let read = |place: String| match storage.shared {
-                    true => format!("atomicLoad(&{place})"),
-                    false => place,
+                let read = |place: String| {
+                    if storage.shared {
+                        format!("atomicLoad(&{place})")
+                    } else {
+                        place
+                    }
                 };
                 let reads = (0..words).map(|i| read(format!("{array}[min(first + {i}u, last)]")));
                 let vector = if storage.is_half() { "vec2" } else { "real4" };
@@ -175,24 +178,26 @@ impl Accessors<'_> {
             tensor: "unmasked",
             ..*self
         };
-        let before = match has_window {
-            true => "uniforms.window % mask_unit / 4u + ",
-            false => "",
+        let before = if has_window {
+            "uniforms.window % mask_unit / 4u + "
+        } else {
+            ""
         };
-        let load = match self.storage.wide {
-            true => format!(
+        let load = if self.storage.wide {
+            format!(
                 "fn load_vector_{name}(vector: u32) -> Vector {{
     let all = load_vector_unmasked(vector);
     return Vector(masked(all[0], 2u * vector), masked(all[1], 2u * vector + 1u));
 }}
 "
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "fn load_{name}(vec4_index: u32) -> real4 {{
     return masked(load_unmasked(vec4_index), vec4_index);
 }}
 "
-            ),
+            )
         };
         format!(
             "{}
@@ -251,12 +256,11 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         let storage = &self.storage;
         let of_a_word = storage.elements_of_a_word();
         let words = 4 / of_a_word;
-        let mut text = match storage.is_half() {
-            true => {
-                let inside = "select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count))";
-                format!("    let words = encode_{}({inside});\n", storage.dtype)
-            }
-            false => "    let words = value;\n".to_owned(),
+        let mut text = if storage.is_half() {
+            let inside = "select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count))";
+            format!("    let words = encode_{}({inside});\n", storage.dtype)
+        } else {
+            "    let words = value;\n".to_owned()
         };
         for (i, component) in ["x", "y", "z", "w"].into_iter().take(words).enumerate() {
             let place = match storage.access {
@@ -264,9 +268,10 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
                 _ => format!("{}[vec4_index].{component}", self.array),
             };
             let condition = condition(i * of_a_word);
-            let store = match storage.shared {
-                true => format!("atomicStore(&{place}, words.{component})"),
-                false => format!("{place} = words.{component}"),
+            let store = if storage.shared {
+                format!("atomicStore(&{place}, words.{component})")
+            } else {
+                format!("{place} = words.{component}")
             };
             let _ = writeln!(text, "    if {condition} {{ {store}; }}");
         }
@@ -276,20 +281,21 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
     /// Keeps the words after those of the first `count` elements.
     fn store_some_of_long_words(&self) -> String {
         let array = self.array;
-        match self.storage.is_half() {
-            true => format!(
+        if self.storage.is_half() {
+            format!(
                 "    var words = encode_{}(select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count)));
     if count < 3u {{ words.y = split_long({array}[vec4_index]).y; }}
     if count > 0u {{ {array}[vec4_index] = join_long(words); }}
 ",
                 self.storage.dtype
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "    let behind = vec4(0u, 1u, 2u, 3u) >= vec4(count);
     let words = select(bitcast<vec4<u32>>(value), bitcast<vec4<u32>>(real_of_longs({array}[vec4_index])), behind);
     if count > 0u {{ {array}[vec4_index] = vec2(join_long(words.xy), join_long(words.zw)); }}
 "
-            ),
+            )
         }
     }
 
@@ -307,9 +313,10 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         if self.storage.shared {
             return self.store_halves();
         }
-        let inside = match self.storage.is_half() {
-            true => "vec2(some.x && some.y, some.z && some.w)",
-            false => "some",
+        let inside = if self.storage.is_half() {
+            "vec2(some.x && some.y, some.z && some.w)"
+        } else {
+            "some"
         };
         let of_a_word = self.storage.elements_of_a_word();
         let component = |first: usize| ["x", "y", "z", "w"].get(first / of_a_word).copied();
@@ -412,9 +419,10 @@ pub(super) fn absent_store_one(tensor: &str) -> String {
 
 /// The functions that read and write the sums of all channels, one by one.
 pub(super) fn sums(bound: bool) -> String {
-    let (load, store) = match bound {
-        true => ("sums[index]", "\n    sums[index] = value;\n"),
-        false => ("real()", ""),
+    let (load, store) = if bound {
+        ("sums[index]", "\n    sums[index] = value;\n")
+    } else {
+        ("real()", "")
     };
     format!(
         "fn load_of_sums(index: u32) -> real {{\n    return {load};\n}}

@@ -22,9 +22,10 @@ pub(crate) struct Epilogue {
 impl Epilogue {
     /// The activation that a kernel computes. A gradient with a mask computes none.
     pub fn computed(self, body: Body) -> Activation {
-        match body.is_gradient() && self.residual {
-            true => Activation::None,
-            false => self.activation,
+        if body.is_gradient() && self.residual {
+            Activation::None
+        } else {
+            self.activation
         }
     }
 

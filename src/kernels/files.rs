@@ -149,16 +149,15 @@ pub(super) fn with_imports(
 /// A file's text in a kernel: with its path and without its imports. Of the contract, only what the body does not
 /// define.
 pub(super) fn composed(file: File, body: File) -> String {
-    let text: Cow<'_, str> = match file == CONTRACT {
-        true => {
-            let own: Vec<_> = body.text.split("\n\n").filter_map(declared).collect();
-            let left = file
-                .text
-                .split("\n\n")
-                .filter(|item| declared(item).is_some_and(|name| !own.contains(&name)));
-            left.collect::<Vec<_>>().join("\n\n").into()
-        }
-        false => file.text.into(),
+    let text: Cow<'_, str> = if file == CONTRACT {
+        let own: Vec<_> = body.text.split("\n\n").filter_map(declared).collect();
+        let left = file
+            .text
+            .split("\n\n")
+            .filter(|item| declared(item).is_some_and(|name| !own.contains(&name)));
+        left.collect::<Vec<_>>().join("\n\n").into()
+    } else {
+        file.text.into()
     };
     let mut composed = format!("// ---- {}\n", file.path);
     for line in text.lines().filter(|line| !line.starts_with("#import ")) {

@@ -291,9 +291,10 @@ impl Variant {
             "@group(0) @binding({last}) var<uniform> uniforms: Uniforms;\n"
         ));
         for tensor in Tensor::ALL {
-            match tensor.is_data() {
-                true => parts.extend(self.data_accessors(tensor)),
-                false => parts.extend(self.accessors(tensor, &called)),
+            if tensor.is_data() {
+                parts.extend(self.data_accessors(tensor))
+            } else {
+                parts.extend(self.accessors(tensor, &called))
             }
         }
         let streams = Streams {
@@ -360,9 +361,10 @@ impl Variant {
 
     /// How a bound tensor is read and written.
     pub(super) fn access_to(&self, tensor: Tensor) -> Access {
-        match self.exact.contains(&tensor) {
-            true => Access::Exact,
-            false => self.access,
+        if self.exact.contains(&tensor) {
+            Access::Exact
+        } else {
+            self.access
         }
     }
 
@@ -382,9 +384,10 @@ impl Variant {
         let vectors = self.vector_vec4s().filter(|_| !accessors.storage.wide);
         if self.body.inputs().contains(&tensor) {
             let masked = tensor == Tensor::DiffDst && self.bound.contains(&Tensor::Mask);
-            texts.push(match masked {
-                true => accessors.load_masked(entry.has_window()),
-                false => accessors.load(),
+            texts.push(if masked {
+                accessors.load_masked(entry.has_window())
+            } else {
+                accessors.load()
             });
             texts.extend(vectors.map(|vec4s| accessors::load_vectors(tensor.name(), vec4s)));
         }

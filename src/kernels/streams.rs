@@ -42,9 +42,12 @@ impl Streams<'_> {
             vec4s.end.max(1),
         )];
         let loaded = |load: &str| {
-            let loads = inputs.iter().map(|&tensor| match (self.is_bound)(tensor) {
-                true => load.replace("NAME", tensor.name()),
-                false => "real4()".to_owned(),
+            let loads = inputs.iter().map(|&tensor| {
+                if (self.is_bound)(tensor) {
+                    load.replace("NAME", tensor.name())
+                } else {
+                    "real4()".to_owned()
+                }
             });
             format!("Inputs({})", joined(loads))
         };
@@ -53,15 +56,14 @@ impl Streams<'_> {
         let read = read.map(|name| format!("let {name} = load_vector_{name}(vector); "));
         let vectors = joined(vec4s.clone().map(|k| loaded(&format!("NAME[{k}]"))));
         let stored = |function: &str, more: &str| {
-            let stores = self
-                .bound(outputs)
-                .map(|name| match function.contains("vector") {
-                    true => {
-                        let vec4s = joined(vec4s.clone().map(|k| format!("outputs[{k}].{name}")));
-                        format!("{function}{name}(vector, Vector({vec4s}){more}); ")
-                    }
-                    false => format!("{function}{name}(vec4_index, outputs.{name}{more}); "),
-                });
+            let stores = self.bound(outputs).map(|name| {
+                if function.contains("vector") {
+                    let vec4s = joined(vec4s.clone().map(|k| format!("outputs[{k}].{name}")));
+                    format!("{function}{name}(vector, Vector({vec4s}){more}); ")
+                } else {
+                    format!("{function}{name}(vec4_index, outputs.{name}{more}); ")
+                }
+            });
             stores.collect()
         };
         let select = "select(f.NAME, t.NAME, condition)";

@@ -40,9 +40,12 @@ mod tests {
     impl Uniforms {
         /// Values of these kinds, all different.
         pub fn samples(fields: &[(&'static str, bool)]) -> Self {
-            let values = (1..).zip(fields).map(|(number, &(_, real))| match real {
-                true => Value::Real(number.into()),
-                false => Value::Word(number),
+            let values = (1..).zip(fields).map(|(number, &(_, real))| {
+                if real {
+                    Value::Real(number.into())
+                } else {
+                    Value::Word(number)
+                }
             });
             Self(values.collect())
         }

@@ -360,9 +360,10 @@ impl Operation {
         let gradient = Self {
             pass: backward.into(),
             epilogue: Epilogue {
-                residual: match self.epilogue.is_masked() {
-                    true => Residual::After,
-                    false => Residual::None,
+                residual: if self.epilogue.is_masked() {
+                    Residual::After
+                } else {
+                    Residual::None
                 },
                 ..self.epilogue
             },

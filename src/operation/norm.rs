@@ -186,9 +186,10 @@ impl Norm {
 
     /// Its statistics.
     pub const fn statistics(&self) -> &'static [Tensor] {
-        match self.is_centered() {
-            true => &[Tensor::Mean, Tensor::Variance],
-            false => &[Tensor::MeanSquare],
+        if self.is_centered() {
+            &[Tensor::Mean, Tensor::Variance]
+        } else {
+            &[Tensor::MeanSquare]
         }
     }
 

@@ -167,9 +167,10 @@ impl Planner<'_> {
     /// no limit are 0 apart.
     pub fn most_apart(&self, apart: u64) -> u64 {
         const PAGE: u64 = 4096;
-        match apart * self.data.size() < PAGE {
-            true => u64::MAX,
-            false => u64::from(self.profile.tuning.prefetched_pages).max(1),
+        if apart * self.data.size() < PAGE {
+            u64::MAX
+        } else {
+            u64::from(self.profile.tuning.prefetched_pages).max(1)
         }
     }
 

@@ -214,8 +214,9 @@ impl Problem {
 /// Elements of the buffer `sums`: two sums of each channel, then the number of their elements; or a record of each
 /// channel and each shard.
 pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
-    match body.pairs() {
-        true => 2 * channels + 1,
-        false => 4 * channels * u64::from(shards.count),
+    if body.pairs() {
+        2 * channels + 1
+    } else {
+        4 * channels * u64::from(shards.count)
     }
 }

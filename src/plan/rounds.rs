@@ -101,9 +101,10 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<RunningSums, Unfit> {
         let of_block = workspace.reserve(self.subtotal_records(channels))?;
-        let total = match count > MAX_SEQUENTIAL {
-            true => workspace.reserve(self.subtotal_records(channels))?,
-            false => of_block,
+        let total = if count > MAX_SEQUENTIAL {
+            workspace.reserve(self.subtotal_records(channels))?
+        } else {
+            of_block
         };
         Ok(RunningSums {
             channels,

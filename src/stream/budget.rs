@@ -95,9 +95,10 @@ fn memory(plan: &Plan, pieces: &[Piece]) -> u64 {
         let on_device = u64::from(!is_over_diff_dst(plan, tensor));
         // Inputs: two pieces on their way to the device, and one that wgpu has not freed yet. Results: two pieces on
         // their way back, and the bytes that the next piece repeats.
-        let (on_the_way, carried) = match plan.writes(tensor) {
-            true => (2, largest_overlap(pieces, tensor)),
-            false => (3, 0),
+        let (on_the_way, carried) = if plan.writes(tensor) {
+            (2, largest_overlap(pieces, tensor))
+        } else {
+            (3, 0)
         };
         largest_window(pieces, tensor)
             .saturating_mul(on_device + on_the_way)

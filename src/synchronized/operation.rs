@@ -214,9 +214,10 @@ impl<'a> Work<'a> {
             gpu,
             tensors,
             inputs,
-            plan: match is_in_halves {
-                true => Some(in_halves(operation, gpu, channels)?),
-                false => None,
+            plan: if is_in_halves {
+                Some(in_halves(operation, gpu, channels)?)
+            } else {
+                None
             },
             layout: SumsLayout::new(operation),
             count: operation.elements_of_a_channel(),

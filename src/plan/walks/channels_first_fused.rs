@@ -115,9 +115,10 @@ impl Blocks<'_> {
         let block = self.block_by(vector_vec4s);
         // The kernel has room for the statistics of one channel for each invocation.
         let kept = block.channels <= u64::from(block.workgroup_size);
-        match vector_vec4s == 1 || (kept && self.always_suits(&block)) {
-            true => block,
-            false => self.block_by(1),
+        if vector_vec4s == 1 || (kept && self.always_suits(&block)) {
+            block
+        } else {
+            self.block_by(1)
         }
     }
 

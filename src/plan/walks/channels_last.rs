@@ -71,9 +71,10 @@ impl ChannelRows {
         };
         let vector_vec4s = u64::from(planner.vector_vec4s(together));
         // The same number of elements side by side whatever a vector holds, where other invocations can do other rows.
-        let threads_per_row = match threads_per_row < u64::from(workgroup_size) {
-            true => (threads_per_row / vector_vec4s).max(1),
-            false => threads_per_row,
+        let threads_per_row = if threads_per_row < u64::from(workgroup_size) {
+            (threads_per_row / vector_vec4s).max(1)
+        } else {
+            threads_per_row
         };
         let vector = 4 * vector_vec4s;
         let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
@@ -177,9 +178,12 @@ impl Split {
         let column_tiles = columns.batches * columns.column_tiles();
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
         let room = planner.partial_records(channels);
-        let held = |unit: u64| match columns.in_one_piece {
-            false => u64::MAX,
-            true => (unit / columns.width()).max(1),
+        let held = |unit: u64| {
+            if columns.in_one_piece {
+                (unit / columns.width()).max(1)
+            } else {
+                u64::MAX
+            }
         };
         let splits = div_ceil(busy_workgroups(planner), column_tiles)
             .min(div_ceil(tile_elements, u64::from(profile.tuning.tile)))

@@ -149,9 +149,10 @@ impl<'a> WalkedColumns<'a> {
     fn bindings(&self, applied: bool, params: &LoadedParams, window: &Window) -> Vec<Binding> {
         let tensors = self.over.planner.tensors;
         let bind = |tensor| window.bind(tensor);
-        let mut bindings: Vec<_> = match applied {
-            true => tensors.inputs.iter().map(bind).collect(),
-            false => tensors.reduced(window),
+        let mut bindings: Vec<_> = if applied {
+            tensors.inputs.iter().map(bind).collect()
+        } else {
+            tensors.reduced(window)
         };
         if self.fused {
             bindings.extend(tensors.statistics.iter().map(Binding::whole));
@@ -328,9 +329,12 @@ impl Columns<'_> {
         let mut shares = Vec::new();
         for batch in all.clone().step_by(step.max(1) as usize) {
             let units = if fits { &all } else { &tiles.row_tiles };
-            let part = |some| match fits {
-                true => (some, tiles.row_tiles.clone()),
-                false => (batch..batch + 1, some),
+            let part = |some| {
+                if fits {
+                    (some, tiles.row_tiles.clone())
+                } else {
+                    (batch..batch + 1, some)
+                }
             };
             let of_units = |some| span(&part(some));
             for mut window in windows_of(profile, &planner.tensors.src, units.clone(), of_units)? {

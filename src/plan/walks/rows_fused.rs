@@ -70,9 +70,10 @@ pub(super) fn row_vec4s(planner: &Planner<'_>) -> u32 {
 /// `row_vec4s`, for a forward pass without a residual `times` as many.
 fn row_vec4s_of_forward(planner: &Planner<'_>, times: u32) -> u32 {
     let of_gradient = planner.profile.tuning.row_vec4s;
-    match planner.body.is_gradient() || planner.problem.epilogue.residual {
-        true => of_gradient,
-        false => (times * of_gradient).min(MOST_ROW_VEC4S),
+    if planner.body.is_gradient() || planner.problem.epilogue.residual {
+        of_gradient
+    } else {
+        (times * of_gradient).min(MOST_ROW_VEC4S)
     }
 }
 
