@@ -1,6 +1,6 @@
 //! The views that traversals have of a problem's axes: planes and rows of channels, groups of channels, rows.
 
-use super::sizes::word;
+use super::sizes::{div_ceil, word};
 use crate::geometry::MAX_RANK;
 use crate::kernels::{GeneralSizes, GroupSizes};
 use crate::operation::{Axis, Channels, Norm, Operation};
@@ -188,6 +188,11 @@ impl ByColumn {
     /// The length of gamma and beta.
     pub fn parameters(&self) -> u64 {
         u64::from(self.rows) * u64::from(if self.of_samples { self.batches } else { 1 })
+    }
+
+    /// Tiles of so many rows in a batch.
+    pub fn row_tiles(&self, tile_rows: u64) -> u64 {
+        div_ceil(self.rows.into(), tile_rows)
     }
 
     /// Whether every row begins at a vec4.

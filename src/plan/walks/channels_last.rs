@@ -1,6 +1,7 @@
 //! Walks over rows of channels: columns, tiles of rows, splits and windows.
 
 use super::channels::Channels;
+use super::division::Division;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{
     ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
@@ -39,12 +40,7 @@ struct ChannelRows {
     complete: bool,
     /// Whether the tensor ends with a vector.
     whole: bool,
-    workgroup_size: u32,
-    threads_per_row: u64,
-    /// Vec4s in a vector.
-    vector_vec4s: u64,
-    /// Vectors of a row that an invocation owns.
-    column_vectors: u64,
+    division: Division,
     /// The most vectors of a row that are never cut apart.
     segment: u64,
 }
@@ -99,7 +95,7 @@ impl ChannelRows {
         let width_vectors = div_ceil(outer_elements * repeats, vector);
         // A row's vectors are divided among invocations: first one for each, then several.
         let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
-        let tiles = div_ceil(width_vectors, threads_per_row * most_owned);
+        let threads = (workgroup_size, threads_per_row);
         let elements = layout.grid.elements();
         Self {
             repeats,
@@ -110,37 +106,19 @@ impl ChannelRows {
             in_one_piece,
             complete: elements.is_multiple_of(vector * width_vectors),
             whole: elements.is_multiple_of(vector),
-            workgroup_size,
-            threads_per_row,
-            vector_vec4s,
-            column_vectors: div_ceil(width_vectors, threads_per_row * tiles),
+            division: Division::new(threads, (width_vectors, vector_vec4s), most_owned),
             segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
         }
     }
 
-    /// Vectors of a row that a workgroup owns.
-    fn tile(&self) -> u64 {
-        self.threads_per_row * self.column_vectors
-    }
-
     /// Tiles in a row.
     fn column_tiles(&self) -> u64 {
-        div_ceil(self.width_vectors, self.tile())
-    }
-
-    /// Elements in a vector.
-    fn vector(&self) -> u64 {
-        4 * self.vector_vec4s
+        div_ceil(self.width_vectors, self.division.tile_vectors())
     }
 
     /// Elements in a row's vectors.
     fn width(&self) -> u64 {
-        self.vector() * self.width_vectors
-    }
-
-    /// Invocations of a workgroup that own the same columns.
-    fn thread_rows(&self) -> u64 {
-        u64::from(self.workgroup_size) / self.threads_per_row
+        self.division.vector() * self.width_vectors
     }
 }
 
@@ -163,9 +141,11 @@ impl Split {
         // partial sums than workgroups to add them up. It does so only where it has barriers anyway: on a software
         // driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times the time of the
         // whole gradient).
-        let by_channel = columns.width_vectors <= columns.tile().min(columns.segment)
-            && columns.width_vectors * columns.vector_vec4s <= u64::from(columns.workgroup_size)
-            && columns.thread_rows() > 1
+        let by_channel = columns.width_vectors
+            <= columns.division.tile_vectors().min(columns.segment)
+            && columns.width_vectors * columns.division.vector_vec4s
+                <= u64::from(columns.division.workgroup_size)
+            && columns.division.at_once() > 1
             && (2..=MAX_SEQUENTIAL).contains(&of_channel);
         let paired = planner.body.pairs() && of_channel == 1;
         let channels = u64::from(grid.channels);
@@ -176,7 +156,7 @@ impl Split {
             (false, false) => columns.batches * columns.width(),
         };
         let column_tiles = columns.batches * columns.column_tiles();
-        let tile_elements = columns.vector() * columns.tile() * columns.rows;
+        let tile_elements = columns.division.tile_columns() * columns.rows;
         let room = planner.partial_records(channels);
         let held = |unit: u64| {
             if columns.in_one_piece {
@@ -190,7 +170,7 @@ impl Split {
             .min((room / records.max(1)).max(1))
             .max(div_ceil(
                 columns.rows,
-                columns.thread_rows() * MAX_SEQUENTIAL,
+                columns.division.at_once() * MAX_SEQUENTIAL,
             ))
             .max(1);
         let tile_rows = div_ceil(columns.rows, splits);
@@ -287,7 +267,7 @@ impl ChannelsLast<'_> {
             let tile = unit / segments;
             let row = tile / row_tiles * columns.rows + tile % row_tiles * tile_rows;
             let first = unit % segments * segment;
-            (row * columns.width() + first * columns.vector()).min(layout.grid.elements())
+            (row * columns.width() + first * columns.division.vector()).min(layout.grid.elements())
         };
         // Where there are several batches, `tiles` are all of each.
         let of_a_tile = columns.batches * segments;
@@ -302,7 +282,8 @@ impl ChannelsLast<'_> {
         let of_a_row = |window: &Window, unit: u64| {
             let (row, first) = (unit / segments, unit % segments * segment);
             let vectors = first..(first + segment).min(columns.width_vectors);
-            let column_tiles = div_ceil(vectors.end - vectors.start, columns.tile());
+            let column_tiles =
+                div_ceil(vectors.end - vectors.start, columns.division.tile_vectors());
             let tiles = row * column_tiles..(row + 1) * column_tiles;
             Tiles {
                 vectors,
@@ -335,7 +316,7 @@ impl ChannelsLast<'_> {
             width_vectors: word(columns.width_vectors),
             tile_rows: word(tile_rows),
             rows: word(columns.rows),
-            threads_per_row: word(columns.threads_per_row),
+            threads_per_row: word(columns.division.threads_per_row),
             range,
             column_tiles: word(share.column_tiles),
             first_vector: word(share.vectors.start),
@@ -368,28 +349,32 @@ impl Walk for ChannelsLast<'_> {
         let (grid, columns, split) = (&layout.grid, &self.columns, &self.split);
         let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
         let kernel = ChannelsLastReduce {
-            column_vectors: word(columns.column_vectors),
-            vector_vec4s: word(columns.vector_vec4s),
-            rows_at_once: word(planner.rows_at_once(loads, columns.column_vectors)),
+            column_vectors: word(columns.division.column_vectors),
+            vector_vec4s: word(columns.division.vector_vec4s),
+            rows_at_once: word(planner.rows_at_once(loads, columns.division.column_vectors)),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
             whole: columns.whole,
-            add_thread_rows: columns.thread_rows() > 1,
+            add_thread_rows: columns.division.at_once() > 1,
             by_channel: split.by_channel,
             paired: split.paired,
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let shares = self.shares(split.tile_rows, splits)?;
-            planner.over(&shares, (kernel, columns.workgroup_size), |share, range| {
-                let mut bindings = planner.tensors.reduced(&share.window);
-                bindings.push(Binding::workspace());
-                let uniforms = ChannelsLastReduceUniforms {
-                    tiles: self.uniforms(share, split.tile_rows, range, known.stats),
-                    partials: region.first,
-                };
-                (bindings, uniforms)
-            })
+            planner.over(
+                &shares,
+                (kernel, columns.division.workgroup_size),
+                |share, range| {
+                    let mut bindings = planner.tensors.reduced(&share.window);
+                    bindings.push(Binding::workspace());
+                    let uniforms = ChannelsLastReduceUniforms {
+                        tiles: self.uniforms(share, split.tile_rows, range, known.stats),
+                        partials: region.first,
+                    };
+                    (bindings, uniforms)
+                },
+            )
         };
         let partials = |region, splits| match (split.by_channel, split.paired) {
             (true, _) => Partials::plain(region, grid.channels, splits, grid.channels.into()),
@@ -413,23 +398,21 @@ impl Walk for ChannelsLast<'_> {
             return self.over.apply_with_mask(known);
         }
         let (planner, layout, columns) = (&self.over.planner, &self.over.layout, &self.columns);
-        let profile = planner.profile;
+        let (profile, division) = (planner.profile, &columns.division);
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
-        let cut = columns.width_vectors > columns.tile();
+        let cut = columns.width_vectors > division.tile_vectors();
         let apart = if cut { columns.width() } else { 0 };
-        // The loop iterations that an invocation makes for a row.
-        let of_a_row = 1 + columns.column_vectors * (1 + columns.vector_vec4s);
         // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
         let tile = u64::from(profile.tuning.tile);
         let left = layout.grid.elements() / busy_workgroups(planner);
-        let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
-            .min(columns.thread_rows() * (MOST_ITERATIONS / 2 / of_a_row))
+        let tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
+            .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
             .min(planner.most_apart(apart))
             .min(profile.most_between_cuts(layout.grid.elements()) / columns.width())
             .max(1);
         let kernel = ChannelsLastApply {
-            column_vectors: word(columns.column_vectors),
-            vector_vec4s: word(columns.vector_vec4s),
+            column_vectors: word(division.column_vectors),
+            vector_vec4s: word(division.vector_vec4s),
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
@@ -437,13 +420,17 @@ impl Walk for ChannelsLast<'_> {
             batch_statistics: known.means.is_some(),
         };
         let shares = self.shares(tile_rows, 0..div_ceil(columns.rows, tile_rows))?;
-        planner.over(&shares, (kernel, columns.workgroup_size), |share, range| {
-            let uniforms = ChannelsLastApplyUniforms {
-                tiles: self.uniforms(share, tile_rows, range, known.stats),
-                means: known.means.map_or(0, |region| region.first),
-            };
-            (self.over.applied(known, &share.window), uniforms)
-        })
+        planner.over(
+            &shares,
+            (kernel, division.workgroup_size),
+            |share, range| {
+                let uniforms = ChannelsLastApplyUniforms {
+                    tiles: self.uniforms(share, tile_rows, range, known.stats),
+                    means: known.means.map_or(0, |region| region.first),
+                };
+                (self.over.applied(known, &share.window), uniforms)
+            },
+        )
     }
 }
 
@@ -552,7 +539,11 @@ mod tests {
             let rest = columns.rows * columns.width() - grid.elements();
             assert!(rest < columns.width(), "{what}");
             if columns.rows == 1 {
-                assert!(rest < columns.vector(), "{what}: {}", columns.width());
+                assert!(
+                    rest < columns.division.vector(),
+                    "{what}: {}",
+                    columns.width()
+                );
             }
         }
     }

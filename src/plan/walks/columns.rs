@@ -184,11 +184,15 @@ impl<'a> WalkedColumns<'a> {
         // A forward pass by given statistics takes no sums.
         let reduced = (*fused || !applied) && !planner.problem.is_inference();
         let (region, row_tiles) = partials.unwrap_or((known.stats, 0..1));
-        let division = if reduced { &cut.division } else { &cut.applied };
+        let (division, tile_rows) = if reduced {
+            (cut.division, cut.tile_rows)
+        } else {
+            cut.applied
+        };
         // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
         let loads = planner.profile.tuning.loads_at_once;
         let rows_at_once = planner.rows_at_once(loads, division.column_vectors);
-        let walked = div_ceil(division.tile_rows, division.at_once()).max(1);
+        let walked = div_ceil(tile_rows, division.at_once()).max(1);
         let rows_at_once = rows_at_once.min(1 << walked.ilog2());
         let kernel = ColumnsWalk {
             threads_per_row: word(division.threads_per_row),
@@ -216,14 +220,14 @@ impl<'a> WalkedColumns<'a> {
             (row_tiles, cut.walked_tiles, pieces)
         } else {
             let pieces = pieces_of(by, &known.part, division.tile_columns());
-            (0..division.row_tiles(by), 1, pieces)
+            (0..by.row_tiles(tile_rows), 1, pieces)
         };
         let mut dispatches = Vec::new();
         for piece in &pieces {
             let tiles = Tiles {
                 piece,
                 row_tiles: row_tiles.clone(),
-                tile_rows: division.tile_rows,
+                tile_rows,
                 walked_tiles,
                 stats: from_part(known.stats, start),
             };
@@ -284,7 +288,7 @@ impl Walk for WalkedColumns<'_> {
         } else {
             let length = known.part.end - known.part.start;
             let stride = over.partial_stride(&known.part);
-            let row_tiles = self.cut.division.row_tiles(&over.by);
+            let row_tiles = over.by.row_tiles(self.cut.tile_rows);
             let subtotal_records = planner.subtotal_records(word(length));
             let room = over.room().saturating_sub(2 * length);
             let rounds = Rounds::new(row_tiles, stride, subtotal_records, room);

@@ -1,5 +1,6 @@
 //! How norms over columns are cut: column tiles, tiles of rows, and ranges of columns.
 
+use super::division::Division;
 use crate::element::DType;
 use crate::plan::axes::ByColumn;
 use crate::plan::limits::{
@@ -14,38 +15,6 @@ use std::ops::Range;
 /// The most vec4s of a row that an invocation has.
 const MOST_VEC4S: u32 = 16;
 
-/// How workgroups divide rows, and how many rows a tile has.
-#[derive(Clone)]
-pub(crate) struct Division {
-    pub workgroup_size: u32,
-    pub threads_per_row: u64,
-    pub vector_vec4s: u64,
-    pub column_vectors: u64,
-    pub tile_rows: u64,
-}
-
-impl Division {
-    /// Rows that a workgroup does at once.
-    pub fn at_once(&self) -> u64 {
-        u64::from(self.workgroup_size) / self.threads_per_row
-    }
-
-    /// Elements of a row that a workgroup has.
-    pub fn tile_columns(&self) -> u64 {
-        4 * self.vector_vec4s * self.column_vectors * self.threads_per_row
-    }
-
-    /// Tiles along the rows of a batch.
-    pub fn row_tiles(&self, of: &ByColumn) -> u64 {
-        div_ceil(of.rows.into(), self.tile_rows)
-    }
-
-    /// Iterations of an invocation's loops over its vectors of a row.
-    fn of_a_row(&self) -> u64 {
-        2 + self.column_vectors * (1 + self.vector_vec4s)
-    }
-}
-
 /// All columns of some batches, or some columns of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
@@ -59,8 +28,10 @@ pub(crate) struct Piece {
 /// A tensor's columns, cut.
 pub(crate) struct Cut {
     pub division: Division,
-    /// That of the elementwise pass.
-    pub applied: Division,
+    /// Rows in a tile.
+    pub tile_rows: u64,
+    /// The division of the elementwise pass, and the rows in its tiles.
+    pub applied: (Division, u64),
     /// Ranges of the statistics, done one after another, and the pieces of each, by its start.
     pub ranges: Vec<Range<u64>>,
     pub pieces: BTreeMap<u64, Vec<Piece>>,
@@ -151,36 +122,35 @@ impl<'a> Columns<'a> {
         let width = u64::from(of.columns);
         let statistics = of.statistics();
         if fused {
-            let mut division = self.divide(width, false);
-            division.tile_rows = of.rows.into();
-            return self.in_ranges(division, statistics);
+            let division = self.divide(width, false);
+            return self.in_ranges((division, of.rows.into()), statistics);
         }
-        let division = self.divide_for_sums(width);
+        let (division, tile_rows) = self.divide_for_sums(width);
         let room = self.room();
         let halves = self.halves_of_a_partial();
         let fixed = if planner.body.is_gradient() { 2 } else { 1 };
-        let needed = statistics * (2 * fixed + halves * division.row_tiles(of)).div_ceil(2);
+        let needed = statistics * (2 * fixed + halves * of.row_tiles(tile_rows)).div_ceil(2);
         let profile = planner.profile;
         let (window, slack) = (profile.longest_window(), 2 * alignment(profile));
         let row_bytes = width * planner.data.size();
-        if needed <= room && division.tile_rows * row_bytes + slack <= window {
-            return self.in_ranges(division, statistics);
+        if needed <= room && tile_rows * row_bytes + slack <= window {
+            return self.in_ranges((division, tile_rows), statistics);
         }
         let unit = alignment(profile) / 2;
         let of_window = window.saturating_sub(slack) / planner.data.size();
         let length = (room / (fixed + 4 * halves)).min(of_window).max(unit) / unit * unit;
-        let mut division = self.divide_for_sums(length.min(width));
+        let (division, _) = self.divide_for_sums(length.min(width));
         // A stream reads whole windows: then each is a piece of one row.
         let streamed = profile.max_window < profile.max_binding;
         let held = window / (row_bytes + slack);
         let most = (division.at_once() * MAX_SEQUENTIAL).min(of.rows.into());
-        division.tile_rows = most.min(if streamed { 1 } else { held }).max(1);
-        self.in_ranges(division, length)
+        let tile_rows = most.min(if streamed { 1 } else { held }).max(1);
+        self.in_ranges((division, tile_rows), length)
     }
 
     /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of
     /// rows that those are few.
-    fn in_ranges(&self, division: Division, length: u64) -> Result<Cut, Unfit> {
+    fn in_ranges(&self, (division, tile_rows): (Division, u64), length: u64) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let (statistics, length) = (of.statistics(), length.max(1));
         let count = div_ceil(statistics, length);
@@ -213,7 +183,7 @@ impl<'a> Columns<'a> {
             {
                 threads_per_partial *= 2;
             }
-            let walk = div_ceil(division.tile_rows, division.at_once());
+            let walk = div_ceil(tile_rows, division.at_once());
             let longest = self.longest_walk(&division) / walk.max(1);
             walked_tiles = div_ceil(of_a_thread / threads_per_partial, room)
                 .min(longest.min(MAX_SEQUENTIAL))
@@ -232,6 +202,7 @@ impl<'a> Columns<'a> {
         Ok(Cut {
             applied: self.divide_for_apply(length.min(of.columns.into()), count == 1),
             division,
+            tile_rows,
             ranges,
             pieces,
             walked_tiles,
@@ -256,21 +227,15 @@ impl<'a> Columns<'a> {
         let times = if no_params { 1 } else { 2 };
         let vec4s = (times * tuning.channels_last_vec4s).min(MOST_VEC4S);
         let most = most_vectors(vec4s, vector_vec4s);
-        let column_tiles = div_ceil(width_vectors, threads_per_row * most);
-        Division {
-            workgroup_size,
-            threads_per_row,
-            vector_vec4s,
-            column_vectors: div_ceil(width_vectors, threads_per_row * column_tiles),
-            tile_rows: 1,
-        }
+        let threads = (workgroup_size, threads_per_row);
+        Division::new(threads, (width_vectors, vector_vec4s), most)
     }
 
-    /// The division of a reduction over `width` columns of each batch: enough tiles to keep the adapter busy, none too
+    /// The division of a reduction, and the rows of its tiles, over `width` columns of each batch: enough tiles to keep the adapter busy, none too
     /// small or larger than a window, and no invocation adds too many numbers in a row.
-    fn divide_for_sums(&self, width: u64) -> Division {
+    fn divide_for_sums(&self, width: u64) -> (Division, u64) {
         let Self { planner, by: of } = self;
-        let mut division = self.divide(width, true);
+        let division = self.divide(width, true);
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
         let rows = u64::from(of.rows);
         let beside = div_ceil(width, division.tile_columns()) * u64::from(of.batches);
@@ -279,27 +244,27 @@ impl<'a> Columns<'a> {
             .max(div_ceil(rows, division.at_once() * MAX_SEQUENTIAL))
             .max(1);
         let between_cuts = profile.most_between_cuts(of.elements()) / u64::from(of.columns).max(1);
-        division.tile_rows = div_ceil(rows, splits).min(between_cuts).max(1);
-        division
+        let tile_rows = div_ceil(rows, splits).min(between_cuts).max(1);
+        (division, tile_rows)
     }
 
-    /// The division of the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so
+    /// The same for the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so
     /// it grows while enough tiles are left to keep the adapter busy. `at_once` says that all columns are done at once.
-    fn divide_for_apply(&self, width: u64, at_once: bool) -> Division {
+    fn divide_for_apply(&self, width: u64, at_once: bool) -> (Division, u64) {
         let Self { planner, by: of } = self;
-        let mut division = self.divide(width, false);
+        let division = self.divide(width, false);
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
         let (tile, columns) = (u64::from(tuning.tile), u64::from(of.columns));
         let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
         let row_bytes = columns * planner.data.size() + 2 * alignment(profile);
         let held = profile.longest_window() / row_bytes;
-        division.tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
+        let tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
             .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
             .min(profile.most_between_cuts(of.elements()) / columns.max(1))
             // Some columns of several rows are not in one piece, as a stream writes them.
             .min(if at_once { held } else { 1 })
             .max(1);
-        division
+        (division, tile_rows)
     }
 }
 

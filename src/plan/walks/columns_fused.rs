@@ -1,7 +1,8 @@
 //! A forward pass over columns in one reading, where registers hold them.
 
 use super::columns::{Tiles, WalkedColumns};
-use super::columns_cut::{Columns, Division, pieces_of};
+use super::columns_cut::{Columns, pieces_of};
+use super::division::Division;
 use super::rows_fused::row_vec4s;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{ColumnsFused, ColumnsFusedUniforms};
@@ -75,7 +76,6 @@ fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
                     threads_per_row,
                     vector_vec4s,
                     column_vectors: 1,
-                    tile_rows: of.rows.into(),
                 };
                 return Some((division, held));
             }

@@ -8,6 +8,7 @@ pub(super) mod channels_last_fused;
 pub(super) mod columns;
 pub(super) mod columns_cut;
 pub(super) mod columns_fused;
+pub(super) mod division;
 pub(super) mod groups_as_rows;
 pub(super) mod rows;
 pub(super) mod rows_fused;

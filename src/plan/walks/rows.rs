@@ -1,11 +1,12 @@
 //! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
 
+use super::division::Division;
 use crate::kernels::{RowTiles, TileRange};
 use crate::plan::axes::MixedAxes;
 use crate::plan::limits::MAX_SEQUENTIAL;
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
-use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
+use crate::plan::sizes::{div_ceil, most_vectors, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::windows::Window;
 use crate::plan::workspace::Region;
@@ -29,15 +30,10 @@ pub(crate) struct Rows {
     pub columns: u64,
     /// The most vec4s that a row touches.
     pub row_vec4s: u64,
-    pub workgroup_size: u32,
-    /// Invocations that share a row.
-    pub threads_per_row: u64,
+    /// Vectors are one vec4, if rows do not begin at vectors of two.
+    pub division: Division,
     /// Whether a record holds the sums of two columns.
     pub pairs: bool,
-    /// Vec4s in a vector: one, if rows do not begin at vectors of two.
-    pub vector_vec4s: u64,
-    /// Vectors of a row that each of them holds.
-    pub column_vectors: u64,
 }
 
 impl Rows {
@@ -58,16 +54,13 @@ impl Rows {
             .min(vectors.next_power_of_two())
             .max(fewest)
             .min(u64::from(workgroup_size));
-        let tiles = div_ceil(vectors, threads_per_row * most);
+        let threads = (workgroup_size, threads_per_row);
         Self {
             rows: u64::from(by_row.channels),
             columns,
             row_vec4s,
-            workgroup_size,
-            threads_per_row,
+            division: Division::new(threads, (vectors, vector_vec4s), most).compiled(most),
             pairs: planner.body.pairs(),
-            vector_vec4s,
-            column_vectors: vectors_held(vectors, threads_per_row * tiles, most),
         }
     }
 
@@ -81,24 +74,14 @@ impl Rows {
         self.columns.is_multiple_of(4)
     }
 
-    /// Rows that a workgroup does at once.
-    pub fn at_once(&self) -> u64 {
-        u64::from(self.workgroup_size) / self.threads_per_row
-    }
-
-    /// Elements in a vector.
-    pub fn vector(&self) -> u64 {
-        4 * self.vector_vec4s
-    }
-
     /// The most vectors that a row touches.
     pub fn row_vectors(&self) -> u64 {
-        self.row_vec4s / self.vector_vec4s
+        self.row_vec4s / self.division.vector_vec4s
     }
 
-    /// Vectors of a row that a workgroup holds.
-    pub fn tile_vectors(&self) -> u64 {
-        self.threads_per_row * self.column_vectors
+    /// Workgroups side by side that hold a row.
+    pub fn column_tiles(&self) -> u64 {
+        div_ceil(self.row_vectors(), self.division.tile_vectors())
     }
 
     /// Records of a sum of every column, where two columns may share one.
@@ -112,7 +95,10 @@ impl Rows {
 
     /// Whether every vector of every invocation is in the row.
     pub fn complete(&self) -> bool {
-        self.aligned() && self.row_vectors().is_multiple_of(self.tile_vectors())
+        self.aligned()
+            && self
+                .row_vectors()
+                .is_multiple_of(self.division.tile_vectors())
     }
 }
 
@@ -139,7 +125,7 @@ impl RowWalk {
     /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row. Those that an invocation of a
     /// `fused` kernel walks begin at the same position in a vec4.
     pub fn new(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, fused: bool) -> Self {
-        let at_once = rows.at_once();
+        let at_once = rows.division.at_once();
         let by_position = fused && !rows.aligned();
         let step = at_once.max(if by_position { 4 } else { 1 });
         let (step, walked) = match Self::walked(planner, rows, column_tiles, step) {
@@ -170,7 +156,7 @@ impl RowWalk {
     /// an accumulator adds. 0 if a window cannot hold even one step.
     fn walked(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
-        let (at_once, of_a_step) = (rows.at_once(), step * rows.columns);
+        let (at_once, of_a_step) = (rows.division.at_once(), step * rows.columns);
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, at_once * splits);
         let worth = div_ceil(u64::from(tuning.tile), at_once * rows.columns);
@@ -195,7 +181,7 @@ impl RowWalk {
     pub fn with_few_records(mut self, planner: &Planner<'_>, rows: &Rows) -> Self {
         let room = planner.few_records();
         if self.records(rows) > room {
-            self.add_thread_rows = rows.at_once() > 1;
+            self.add_thread_rows = rows.division.at_once() > 1;
         }
         if self.records(rows) > room {
             let splits = room / (self.samples(rows) * self.column_records(rows)).max(1);
@@ -242,7 +228,7 @@ impl RowWalk {
             param_rows: word(self.param_rows),
             param_tiles: word(self.splits_of_a_sample()),
             range,
-            last_vector: window.last_vector(rows.vector()),
+            last_vector: window.last_vector(rows.division.vector()),
         }
     }
 
@@ -251,8 +237,8 @@ impl RowWalk {
         // By position, every fourth of the rows that a workgroup does at once has the same columns in a vec4.
         let apart = match (self.add_thread_rows, self.by_position) {
             (true, false) => 1,
-            (true, true) => rows.at_once().min(4),
-            (false, _) => rows.at_once(),
+            (true, true) => rows.division.at_once().min(4),
+            (false, _) => rows.division.at_once(),
         };
         self.misalignments * apart
     }

@@ -1,5 +1,6 @@
 //! Rows that registers hold: forward or backward in one reading.
 
+use super::division::Division;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{RowsFused, RowsFusedUniforms};
@@ -7,7 +8,7 @@ use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
-use crate::plan::sizes::{most_vectors, threads, vectors_held, word};
+use crate::plan::sizes::{most_vectors, threads, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::{Region, Workspace};
 use crate::tuning::MOST_ROW_VEC4S;
@@ -27,7 +28,7 @@ impl<'a> RowsInRegisters<'a> {
         let (problem, tensors) = (planner.problem, planner.tensors);
         check(!problem.is_inference(), "statistics are given")?;
         let rows = rows_of_registers(&planner);
-        let (columns, fits) = (rows.columns, rows.tile_vectors() >= rows.row_vectors());
+        let (columns, fits) = (rows.columns, rows.column_tiles() == 1);
         check(
             fits,
             format_args!("{columns} elements of a row are more than a workgroup's registers hold"),
@@ -86,18 +87,24 @@ fn rows_of_registers(planner: &Planner<'_>) -> Rows {
         let sharing = threads(workgroup_size, columns, tuning.least_row_vec4s);
         Rows::new(planner, workgroup_size, sharing, most)
     };
-    let held = |rows: &Rows| rows.tile_vectors() >= rows.row_vectors();
     let mut rows = divided(planner.workgroup(tuning.workgroup));
-    if !held(&rows) {
+    if rows.column_tiles() > 1 {
         rows = divided(planner.workgroup(tuning.fused_workgroup));
     }
     // No more invocations than a subgroup has, if it can hold the row, which then needs no barrier: on an H200 rows of
     // 1152 to 2048 take 0.6 of the time forward.
-    let subgroup = planner.subgroup(rows.workgroup_size);
-    let most = most_vectors(row_vec4s_of_forward(planner, 4), rows.vector_vec4s);
-    if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
-        rows.threads_per_row = subgroup;
-        rows.column_vectors = vectors_held(rows.row_vectors(), subgroup, most);
+    let Division {
+        workgroup_size,
+        threads_per_row,
+        vector_vec4s,
+        ..
+    } = rows.division;
+    let subgroup = planner.subgroup(workgroup_size);
+    let most = most_vectors(row_vec4s_of_forward(planner, 4), vector_vec4s);
+    let vectors = rows.row_vectors();
+    if threads_per_row > subgroup && vectors <= subgroup * most {
+        let threads = (workgroup_size, subgroup);
+        rows.division = Division::new(threads, (vectors, vector_vec4s), most).compiled(most);
     }
     rows
 }
@@ -115,9 +122,9 @@ impl Walk for RowsInRegisters<'_> {
         let summed = tensors.param_grads();
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
         let kernel = RowsFused {
-            threads_per_row: word(rows.threads_per_row),
-            column_vectors: word(rows.column_vectors),
-            vector_vec4s: word(rows.vector_vec4s),
+            threads_per_row: word(rows.division.threads_per_row),
+            column_vectors: word(rows.division.column_vectors),
+            vector_vec4s: word(rows.division.vector_vec4s),
             aligned: rows.aligned(),
             shares_words: !(rows.columns * planner.data.size()).is_multiple_of(4),
             complete: rows.complete(),
@@ -130,7 +137,7 @@ impl Walk for RowsInRegisters<'_> {
         let start = |split: u64| walk.start(rows, split);
         let reduce = |region: Region, splits: Range<u64>| {
             let windows = planner.windows(splits, walk.misalignments, start)?;
-            let kernel = (kernel, rows.workgroup_size);
+            let kernel = (kernel, rows.division.workgroup_size);
             planner.over(&windows, kernel, |window, range| {
                 let bind = |tensor| window.bind(tensor);
                 let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
@@ -207,7 +214,7 @@ mod tests {
         };
         let workgroup = |profile: &Profile, columns| {
             let rows = rows_in_registers(profile, DType::F32, columns)?;
-            Some((rows.workgroup_size, rows.column_vectors))
+            Some((rows.division.workgroup_size, rows.division.column_vectors))
         };
         assert_eq!(workgroup(&gpu, 4096), Some((256, 4)));
         assert_eq!(workgroup(&gpu, 4100), Some((512, 3)));

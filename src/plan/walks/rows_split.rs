@@ -54,7 +54,7 @@ impl<'a> RowsReadTwice<'a> {
         // As few invocations to a row as possible, so that it has the fewest partial sums.
         let mut rows = Rows::new(&planner, workgroup_size, 1, most);
         let mut threads_per_partial = planner.threads_per_partial(workgroup_size);
-        threads_per_partial = threads_per_partial.clamp(1, rows.threads_per_row);
+        threads_per_partial = threads_per_partial.clamp(1, rows.division.threads_per_row);
         let mut partials = partials_per_row(&rows, threads_per_partial);
         // Fewer partial sums of rows, each of more elements, if there is no room for them besides those of each column:
         // a split's, a block of rounds', and the totals.
@@ -62,7 +62,7 @@ impl<'a> RowsReadTwice<'a> {
         let held = planner.held_records(2 * rows.rows);
         let for_rows = held.saturating_sub(of_columns).min(for_rows);
         while partials > 1 && rows.rows * partials > for_rows {
-            if threads_per_partial < rows.threads_per_row {
+            if threads_per_partial < rows.division.threads_per_row {
                 threads_per_partial *= 2;
             } else {
                 if planner.workgroup(2 * workgroup_size) > workgroup_size {
@@ -73,15 +73,15 @@ impl<'a> RowsReadTwice<'a> {
                     break;
                 }
                 rows = Rows::new(&planner, workgroup_size, 1, most);
-                threads_per_partial = rows.threads_per_row;
+                threads_per_partial = rows.division.threads_per_row;
             }
             partials = partials_per_row(&rows, threads_per_partial);
         }
         let room = room.saturating_sub(rows.rows * partials).max(1);
-        let column_tiles = div_ceil(rows.row_vectors(), rows.tile_vectors());
+        let column_tiles = rows.column_tiles();
         // Walks are longer where there is no room for the sums of columns, a single walk if that is possible.
         let mut walk = RowWalk::new(&planner, &rows, column_tiles, false);
-        let at_once = rows.at_once();
+        let at_once = rows.division.at_once();
         if summed && walk.records(&rows) > room {
             walk.add_thread_rows = at_once > 1;
         }
@@ -129,7 +129,8 @@ impl<'a> RowsReadTwice<'a> {
             let first = walk.start(rows, unit / of_a_split);
             let tile = unit % of_a_split;
             // Not past the row's end: its last tile may hold only a vec4 that begins in the next row.
-            let inside = (tile * rows.tile_vectors() * rows.vector()).min(rows.columns);
+            let inside =
+                (tile * rows.division.tile_vectors() * rows.division.vector()).min(rows.columns);
             (first + inside).min(rows.elements())
         };
         let units = splits.start * of_a_split..splits.end * of_a_split;
@@ -161,10 +162,10 @@ impl Walk for RowsReadTwice<'_> {
         let (tensors, params) = (planner.tensors, &known.params);
         let summed = tensors.param_grads();
         let kernel = RowsReduce {
-            threads_per_row: word(rows.threads_per_row),
+            threads_per_row: word(rows.division.threads_per_row),
             threads_per_partial: word(self.threads_per_partial),
-            column_vectors: word(rows.column_vectors),
-            vector_vec4s: word(rows.vector_vec4s),
+            column_vectors: word(rows.division.column_vectors),
+            vector_vec4s: word(rows.division.vector_vec4s),
             one_partial: self.partials_per_row == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),
@@ -176,7 +177,7 @@ impl Walk for RowsReadTwice<'_> {
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let windows = self.windows(splits)?;
-            let kernel = (kernel, rows.workgroup_size);
+            let kernel = (kernel, rows.division.workgroup_size);
             planner.over(&windows, kernel, |window, range| {
                 let mut bindings = tensors.reduced(window);
                 bindings.extend(params.bindings.clone());
@@ -214,16 +215,16 @@ impl Walk for RowsReadTwice<'_> {
         let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
         let (tensors, params) = (planner.tensors, &known.params);
         let kernel = RowsApply {
-            threads_per_row: word(rows.threads_per_row),
-            column_vectors: word(rows.column_vectors),
-            vector_vec4s: word(rows.vector_vec4s),
+            threads_per_row: word(rows.division.threads_per_row),
+            column_vectors: word(rows.division.column_vectors),
+            vector_vec4s: word(rows.division.vector_vec4s),
             one_partial: known.means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),
             of_samples: walk.of_samples,
             copied_params: params.copied,
             narrow: rows.columns < 4,
-            whole: rows.elements().is_multiple_of(rows.vector()),
+            whole: rows.elements().is_multiple_of(rows.division.vector()),
         };
         let (read, written) = (&tensors.inputs, &tensors.outputs);
         let bound = planner.elementwise() + params.bindings.len();
@@ -231,7 +232,7 @@ impl Walk for RowsReadTwice<'_> {
         let fits = planner.profile.binds(bound);
         let at_once = if fits { written.len() } else { 1 };
         let windows = self.windows(0..walk.splits(rows))?;
-        let kernel = (kernel, rows.workgroup_size);
+        let kernel = (kernel, rows.division.workgroup_size);
         let mut dispatches = Vec::new();
         for written in written.chunks(at_once) {
             let pass = planner.over(&windows, kernel, |window, range| {
@@ -256,9 +257,10 @@ impl Walk for RowsReadTwice<'_> {
 
 /// The number of partial sums of a row, from all invocations that hold some of it.
 fn partials_per_row(rows: &Rows, threads_per_partial: u64) -> u64 {
-    let before = div_ceil(rows.row_vectors(), rows.tile_vectors()).saturating_sub(1);
-    let rest = rows.row_vectors() - before * rows.tile_vectors();
-    let invocations = before * rows.threads_per_row + rest.min(rows.threads_per_row);
+    let before = rows.column_tiles().saturating_sub(1);
+    let rest = rows.row_vectors() - before * rows.division.tile_vectors();
+    let invocations =
+        before * rows.division.threads_per_row + rest.min(rows.division.threads_per_row);
     div_ceil(invocations, threads_per_partial)
 }
 
@@ -292,9 +294,9 @@ mod tests {
         assert_eq!(split(65536, 8192).1, 192);
         assert_eq!(split(512, 4097).1, 16);
         // Each row has one partial sum: wider workgroups would not leave fewer.
-        assert_eq!(split(200_000, 3).2.workgroup_size, 8);
+        assert_eq!(split(200_000, 3).2.division.workgroup_size, 8);
         let (column_tiles, tile_rows, rows) = split(4096, 128);
         assert_eq!(column_tiles, 1);
-        assert!(tile_rows > 16 * rows.at_once());
+        assert!(tile_rows > 16 * rows.division.at_once());
     }
 }

@@ -1,0 +1,64 @@
+//! How a workgroup divides rows of vectors.
+
+use crate::plan::sizes::{div_ceil, vectors_held};
+
+/// A workgroup's tile: invocations that are side by side in a row, with the same columns in all its rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Division {
+    pub workgroup_size: u32,
+    /// Invocations that share a row, a power of two.
+    pub threads_per_row: u64,
+    /// Vec4s in a vector.
+    pub vector_vec4s: u64,
+    /// Vectors of a row that each of them has.
+    pub column_vectors: u64,
+}
+
+impl Division {
+    /// Divides rows of so many vectors among a workgroup's invocations: first one for each, then several, as equally as
+    /// possible.
+    pub fn new(
+        (workgroup_size, threads_per_row): (u32, u64),
+        (vectors, vector_vec4s): (u64, u64),
+        most: u64,
+    ) -> Self {
+        let tiles = div_ceil(vectors, threads_per_row * most);
+        Self {
+            workgroup_size,
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: div_ceil(vectors, threads_per_row * tiles),
+        }
+    }
+
+    /// The same with one of a few numbers of vectors, no more than `most`, for which kernels are compiled.
+    pub fn compiled(mut self, most: u64) -> Self {
+        self.column_vectors = vectors_held(self.column_vectors, 1, most);
+        self
+    }
+
+    /// Rows that a workgroup does at once.
+    pub fn at_once(&self) -> u64 {
+        u64::from(self.workgroup_size) / self.threads_per_row
+    }
+
+    /// Elements in a vector.
+    pub fn vector(&self) -> u64 {
+        4 * self.vector_vec4s
+    }
+
+    /// Vectors of a row that a workgroup has.
+    pub fn tile_vectors(&self) -> u64 {
+        self.threads_per_row * self.column_vectors
+    }
+
+    /// Elements of a row that a workgroup has.
+    pub fn tile_columns(&self) -> u64 {
+        self.vector() * self.tile_vectors()
+    }
+
+    /// Iterations of an invocation's loops over its vectors of a row.
+    pub fn of_a_row(&self) -> u64 {
+        2 + self.column_vectors * (1 + self.vector_vec4s)
+    }
+}
