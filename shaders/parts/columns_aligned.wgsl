@@ -6,11 +6,11 @@
 const least_columns: u32 = vector_elements; // that a vector has
 
 fn load_in_row(start: u32, column: u32) -> VectorInputs {
-    return load_vector_inputs((start + column) / vector_elements);
+    return load_vector_inputs(vector_in_tensor((start + column) / vector_elements));
 }
 
 fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
-    store_vector_outputs((start + column) / vector_elements, outputs);
+    store_in_tensor((start + column) / vector_elements, outputs);
 }
 
 // The coefficients of four columns by given statistics.

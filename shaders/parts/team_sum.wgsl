@@ -3,7 +3,7 @@
 
 #import body, threads, shuffles if subgroups, no_shuffles if not subgroups
 
-var<workgroup> team_totals: array<Total, workgroup_size>;
+var<workgroup> team_totals: array<Total, team_invocations>;
 
 // Every invocation calls it with its own share and the same `count`, a power of two, and gets its team's sum. Calls go
 // to the two halves of the memory in turns, `half` 0 and 1: nobody overwrites one before everybody is past the next

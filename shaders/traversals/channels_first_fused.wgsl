@@ -25,6 +25,8 @@
 var<workgroup> stats: array<real4, workgroup_size>; // records of channels
 var<workgroup> totals: array<Total, workgroup_size>;
 
+const team_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn channels_first_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -14,6 +14,8 @@
 
 #import tiles, threads, body, records, vectors, channels_first, plane_reduce, team_sum
 
+const team_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn channels_first_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,

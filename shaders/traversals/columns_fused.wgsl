@@ -9,8 +9,10 @@
 // statistics written.
 // Moves n elements in (2 n with residual), n out.
 
-#import tiles, body, scalars, vectors, columns, thread_rows_sum
+#import tiles, body, scalars, vectors, columns, columns_of_batches, thread_rows_sum
+#import columns_aligned if aligned, columns_misaligned if not aligned
 
+const one_tile: bool = true;
 const summing_invocations: u32 = workgroup_size;
 
 @compute @workgroup_size(workgroup_size)

@@ -19,6 +19,8 @@
 #import tiles, body, records, scalars, vectors, rows, column_sums, team_sum, thread_rows_sum
 #import rows_aligned if aligned, rows_misaligned if not aligned
 
+const team_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn rows_fused(
     @builtin(workgroup_id) workgroup: vec3<u32>,

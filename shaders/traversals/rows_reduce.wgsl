@@ -13,6 +13,8 @@
 
 #import tiles, body, records, realigned, vectors, rows, rows_split, column_sums, team_sum, thread_rows_sum
 
+const team_invocations: u32 = workgroup_size;
+
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,

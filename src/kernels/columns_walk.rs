@@ -16,6 +16,18 @@ constants! {
         vector_vec4s: u32,
         /// Rows that it loads before it uses the first, a power of two.
         rows_at_once: u32,
+        /// A workgroup walks one column tile.
+        one_tile: bool,
+        /// Columns are channels, one or several to each, with parameters of their own.
+        of_channels: bool,
+        /// Their axes are general: there are batches.
+        general: bool,
+        /// The rows of all batches follow each other.
+        in_one_piece: bool,
+        /// The last row is complete.
+        complete: bool,
+        /// The tensor ends with a vector.
+        whole: bool,
         /// Every row begins at a vector.
         aligned: bool,
         /// Two rows may share a word, each with one half.
@@ -34,8 +46,12 @@ constants! {
         of_samples: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
-        /// A workgroup adds up its sums of a column before it writes them.
+        /// A workgroup adds up its sums of a column before it writes them,
         add_thread_rows: bool,
+        /// and those of a channel's columns.
+        by_channel: bool,
+        /// A record holds the sums of two columns.
+        paired_columns: bool,
     }
 }
 
@@ -74,13 +90,26 @@ impl Describe for ColumnsWalk {
                     + sum_of(self.threads_per_partial, workgroup_size))
             + u64::from(self.column_vectors) * (1 + columns);
         let results = rows * (1 + of_vectors + 4);
-        let of_a_tile =
-            of_vectors + u64::from(self.reduced) * sums + u64::from(self.applied) * results;
+        let by_channel = u64::from(self.by_channel) * {
+            let (tiles, of) = (&uniforms.tiles, &uniforms.tiles.channels);
+            let row = (u64::from(of.row_channels) * u64::from(of.inner)).max(1);
+            let channels = u64::from(of.row_channels).div_ceil(workgroup_size);
+            let repeats = u64::from(tiles.columns).div_ceil(row);
+            of_vectors + channels * (1 + repeats * (1 + u64::from(of.inner)))
+        };
+        let of_a_tile = of_vectors
+            + u64::from(self.reduced) * sums
+            + by_channel
+            + u64::from(self.applied) * results;
         u64::from(uniforms.tiles.walked_tiles) * (1 + of_a_tile)
     }
 
-    fn adders(&self, _: u32) -> u32 {
-        self.threads_per_partial
+    fn adders(&self, workgroup_size: u32) -> u32 {
+        if self.of_channels {
+            workgroup_size
+        } else {
+            self.threads_per_partial
+        }
     }
 
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

@@ -39,11 +39,12 @@ macro_rules! parts {
 parts! {
     "axes"
     "channels_first"
-    "channels_last"
     "column_sums"
     "columns"
     "columns_aligned"
     "columns_misaligned"
+    "columns_of_batches"
+    "columns_of_channels"
     "copied_params"
     "grouped_channels"
     "inverse_deviation"

@@ -13,16 +13,14 @@
 //!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
 //! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
 //! * `flat_apply` reaches only vec4s that begin before the tensor's end, all of one of its tiles.
-//! * The channels-last kernels clamp indices past the last column or past the last element to that column and
-//!   element, which are in the window: only the last window's last row can be incomplete. The fused one clamps columns
-//!   likewise; its rows are whole vectors, all bound.
 //! * Of the row kernels, `rows_fused` clamps columns to the last ones, and rows to the last one, or with parameters of
 //!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
 //!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
 //!   comparisons hold without the clamp.
 //! * The kernels over columns clamp columns to the dispatch's last and rows to a tile's last, and store only where
-//!   neither is clamped. Windows hold whole tiles. Where rows do not begin at vec4s, a column's second vec4 is clamped
-//!   to the window's last, and is not stored to past the dispatch's last column.
+//!   neither is clamped. Windows hold whole tiles. Where columns belong to channels, vectors are clamped to the tensor's
+//!   last: only the last window's last row can be incomplete. Where rows do not begin at vec4s, a column's second vec4
+//!   is clamped to the window's last, and is not stored to past the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -68,14 +66,14 @@
 //!   are at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is a
 //!   multiple of 4 and at most `workgroup_size`; where statistics belong to groups it is a multiple of
 //!   `group_channels`, too). `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
-//!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction,
-//!   where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
+//!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The walk over
+//!   columns, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
 //! * Private arrays have `column_vectors` (or `held_rows`) vectors of `vector_vec4s` vec4s and are indexed below these.
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. Those return
-//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute with the last channel or with
-//!   no partial sums, and store nothing.
+//!   at once; in `finish` and `combine_groups` they first compute with the last channel or with no partial sums, and
+//!   store nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
@@ -84,9 +82,6 @@ mod bodies;
 mod channels_first_apply;
 mod channels_first_fused;
 mod channels_first_reduce;
-mod channels_last_apply;
-mod channels_last_fused;
-mod channels_last_reduce;
 mod columns_fused;
 mod columns_walk;
 mod combine_groups;
@@ -117,9 +112,6 @@ pub(crate) use bodies::{Body, Computes};
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
 pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};
-pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniforms};
-pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
-pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
 pub(crate) use columns_fused::{ColumnsFused, ColumnsFusedUniforms};
 pub(crate) use columns_walk::{ColumnsWalk, ColumnsWalkUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
@@ -136,7 +128,7 @@ pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
-    BatchTiles, ColumnTiles, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+    BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
 pub(crate) use source::{
     F16_PROBE, MASK_UNIT, ROWS_AT_ONCE, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe,
@@ -172,13 +164,10 @@ kernels! {
     PackStatistics
     PackParams
     ChannelsFirstReduce
-    ChannelsLastReduce
     CombineGroups
     Finish
     ChannelsFirstApply
-    ChannelsLastApply
     ChannelsFirstFused
-    ChannelsLastFused
     FlatApply
     RowsFused
     RowsReduce

@@ -68,6 +68,38 @@ uniforms! {
     }
 }
 
+impl GeneralSizes {
+    /// Where axes are not general.
+    pub fn none() -> Self {
+        Self {
+            axes: [1; MAX_RANK].into(),
+            kept_axes: 0,
+        }
+    }
+}
+
+uniforms! {
+    /// Channels that are columns: all of them, those that alternate along a row, and columns side by side of each.
+    struct ColumnChannels {
+        channels: u32,
+        row_channels: u32,
+        inner: u32,
+        axes: GeneralSizes,
+    }
+}
+
+impl ColumnChannels {
+    /// Where columns have statistics of their own.
+    pub fn none() -> Self {
+        Self {
+            channels: 0,
+            row_channels: 0,
+            inner: 0,
+            axes: GeneralSizes::none(),
+        }
+    }
+}
+
 uniforms! {
     /// How channels share statistics and parameters: group norm's channels are those of all samples.
     struct GroupSizes {
@@ -116,41 +148,16 @@ uniforms! {
 }
 
 uniforms! {
-    /// Tiles of columns.
-    struct ColumnTiles {
-        channels: u32,
-        /// Channels that alternate along a row: those of a batch.
-        row_channels: u32,
-        inner: u32,
-        width_vectors: u32,
-        /// Rows in a tile, and all rows.
-        tile_rows: u32,
-        rows: u32,
-        /// Invocations of a workgroup that are side by side in a row.
-        threads_per_row: u32,
-        range: TileRange,
-        /// Tiles along the window's columns.
-        column_tiles: u32,
-        /// The window's columns, in vectors.
-        first_vector: u32,
-        end_vector: u32,
-        /// Tiles along the rows of a batch.
-        row_tiles: u32,
-        stats: u32,
-        axes: GeneralSizes,
-    }
-}
-
-uniforms! {
-    /// Tiles of the columns of batches, which have statistics.
+    /// Tiles of the columns of batches, which have statistics, or belong to channels that do.
     struct BatchTiles {
         /// Rows of a batch, and columns.
         rows: u32,
         columns: u32,
-        /// Columns of all batches.
+        /// The length of the statistics: columns of all batches, or channels.
         statistics: u32,
         /// The length of gamma and beta.
         parameters: u32,
+        channels: ColumnChannels,
         /// The columns that a dispatch does, and its first batch.
         first_column: u32,
         end_column: u32,
@@ -176,6 +183,32 @@ uniforms! {
 }
 
 impl BatchTiles {
+    /// One batch, in so many column tiles of all rows.
+    pub fn of_one_batch(rows: u32, columns: u32, column_tiles: u32, range: TileRange) -> Self {
+        Self {
+            rows,
+            columns,
+            statistics: columns,
+            parameters: columns,
+            channels: ColumnChannels::none(),
+            first_column: 0,
+            end_column: columns,
+            first_batch: 0,
+            column_tiles,
+            first_column_tile: 0,
+            end_column_tile: column_tiles,
+            walked_tiles: 1,
+            walks_of_a_row: column_tiles,
+            tile_rows: rows,
+            first_row_tile: 0,
+            row_tiles: 1,
+            range,
+            last_vector: 0,
+            stats: 0,
+            copies: 0,
+        }
+    }
+
     /// Rows that an invocation walks.
     pub fn walk(&self, threads_per_row: u32, workgroup_size: u64) -> u64 {
         let at_once = workgroup_size / u64::from(threads_per_row.max(1));

@@ -93,12 +93,11 @@ impl GeneralAxes {
 impl Layout {
     /// The uniforms that describe general axes.
     pub fn sizes(&self) -> GeneralSizes {
-        let general = self.general.map(|general| (general.sizes, general.kept));
-        let (sizes, kept_axes) = general.unwrap_or(([1; MAX_RANK], 0));
-        GeneralSizes {
-            axes: sizes.into(),
-            kept_axes,
-        }
+        let sizes = |general: GeneralAxes| GeneralSizes {
+            axes: general.sizes.into(),
+            kept_axes: general.kept,
+        };
+        self.general.map_or_else(GeneralSizes::none, sizes)
     }
 }
 

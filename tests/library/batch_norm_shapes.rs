@@ -30,21 +30,21 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             let fits = usual.gpu.profile().max_storage_buffers >= 8;
             for shape in [&[64, 128][..], &[128, 128], &[4, 4, 4, 64], &[16, 1024]] {
                 assert_eq!(
-                    kernels(&usual, shape) == ["channels_last_fused"],
+                    kernels(&usual, shape) == ["columns_walk"],
                     fits,
                     "{shape:?}"
                 );
             }
             // Rows that are not whole vec4s, too many rows, too large.
             for shape in [&[64, 126][..], &[16_384, 4], &[64, 128, 128]] {
-                assert_ne!(kernels(&usual, shape), ["channels_last_fused"], "{shape:?}");
+                assert_ne!(kernels(&usual, shape), ["columns_walk"], "{shape:?}");
             }
             let few_buffers = set(|profile| profile.max_storage_buffers = 4);
             assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
             let unwanted = set(|profile| profile.tuning.fused_block = 0);
             assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
             // On a GPU a dispatch costs as much as many more elements.
-            let of_gpu = kernels(&usual, &[128, 2048]) == ["channels_last_fused"];
+            let of_gpu = kernels(&usual, &[128, 2048]) == ["columns_walk"];
             assert_eq!(of_gpu, fits && what == "gpu");
         }
         // With any tuning, sums stay within the tolerance if all roundings have one sign.

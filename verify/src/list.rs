@@ -110,7 +110,7 @@ axes_norm_forward/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1/uncentered}/
 
 # A gate.
 axes_norm_{backward,forward}/{3x7x192/along_0-2/over_2,23x101,40x64/along_0-1/over_1}/gate/{f32,bf16-f32,f64/uncentered}/{no_gamma,no_beta/zero_centered_gamma,no_gamma/no_beta,zero_centered_gamma}/{rows_in_registers/gpu,rows_in_registers/software,rows_read_twice}
-axes_norm_{backward,forward}/{2x9x1152/along_0-2/over_2,23x101}/gate/{f16,f32/uncentered}/rows_read_twice/{gpu,max_storage_buffers=4}
+axes_norm_{backward,forward}/{2x9x1152/along_0-2/over_2,23x101}/gate/{f16,f32/uncentered/no_gamma}/rows_read_twice/{gpu,max_storage_buffers=4}
 axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x12/over_1/along_0-1}/gate/{f32/no_gamma,bf16-f32/uncentered,f64}/columns_read_twice/{software,max_storage_buffers=4}
 axes_norm_{backward,forward}/{4x7x12/over_2/along_0-2,2x5x40/over_2/along_0-1,4x5x6x7/over_1-3/along_none,3x4x5x6/over_0-3/along_1-3,2x6x35/over_2/along_0-1}/gate/{f32/uncentered,f32/no_beta,f16/no_gamma}/{gpu,max_storage_buffers=4}
 axes_norm_backward/{3x7x192/along_0-2/over_2,7x37x64/over_1/along_1,4x5x6x7/over_1-3/along_none}/gate/frozen/{f32,bf16}

@@ -65,8 +65,7 @@ impl Body {
                     | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
+                    | ColumnsWalk
                     | CombineGroups
                     | Finish
             ),
@@ -84,8 +83,7 @@ impl Body {
                     | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
+                    | ColumnsWalk
                     | CombineGroups
                     | FlatApply
                     | Finish
@@ -109,17 +107,14 @@ impl Body {
                     | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
-                    | ChannelsLastReduce
-                    | ChannelsLastApply
-                    | ChannelsLastFused
                     | FlatApply
                     | RowsApply
                     | ColumnsWalk
                     | Finish
             ),
             (Computes::Inference, of_groups) => match kernel {
-                PackStatistics | ChannelsFirstApply | ChannelsLastApply => true,
-                PackParams | RowsApply | ColumnsWalk => of_groups,
+                PackStatistics | ChannelsFirstApply | ColumnsWalk => true,
+                PackParams | RowsApply => of_groups,
                 _ => false,
             },
         }

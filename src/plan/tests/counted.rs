@@ -231,7 +231,6 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         Kernel::PackStatistics
         | Kernel::PackParams
         | Kernel::ChannelsFirstApply
-        | Kernel::ChannelsLastApply
         | Kernel::RowsApply
         | Kernel::FlatApply => 1,
         Kernel::RowsReduce | Kernel::ColumnsWalk => 1, // their sums are of a subgroup

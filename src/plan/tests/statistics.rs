@@ -125,16 +125,8 @@ fn statistics(gpu: &GpuContext, dispatches: &[&Dispatch], grid: &Grid, src: &[f3
         .contains(&("by_channel", Constant::Flag(true)));
     for (index, record) in partials(gpu, dispatches, src)[first..].iter().enumerate() {
         let channel = match dispatches[0].kernel {
-            Kernel::ChannelsLastReduce if !by_channel => {
-                let loads = uniform(dispatches[0], "width_vectors");
-                let vec4s = dispatches[0]
-                    .constants
-                    .iter()
-                    .find_map(|&(name, value)| match value {
-                        Constant::Size(vec4s) if name == "vector_vec4s" => Some(vec4s as usize),
-                        _ => None,
-                    });
-                let column = index % (4 * vec4s.unwrap() * loads);
+            Kernel::ColumnsWalk if !by_channel => {
+                let column = index % uniform(dispatches[0], "columns");
                 column / grid.inner as usize % channels.len()
             }
             _ => index % channels.len(),
@@ -214,10 +206,9 @@ fn statistics_are_exact_whatever_the_mean() {
                 continue; // its workspace does not fit a binding
             };
             let is_reduction = |dispatch: &&Dispatch| {
-                matches!(
-                    dispatch.kernel,
-                    Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce
-                )
+                let reduced = ("reduced", Constant::Flag(true));
+                dispatch.kernel == Kernel::ChannelsFirstReduce
+                    || dispatch.constants.contains(&reduced)
             };
             let whole: Vec<_> = plan.whole().filter(is_reduction).collect();
             for mean in [0.0, 1e4, 1e6, f64::INFINITY] {

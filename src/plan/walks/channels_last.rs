@@ -3,10 +3,7 @@
 use super::channels::Channels;
 use super::division::Division;
 use super::{Known, Reduced, Walk};
-use crate::kernels::{
-    ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
-    ColumnTiles, TileRange,
-};
+use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::LONE_PLANE;
 use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::{
@@ -300,31 +297,113 @@ impl ChannelsLast<'_> {
         Ok(units.map(|(window, unit)| of_a_row(window, unit)).collect())
     }
 
-    /// The uniforms of both kernels.
-    fn uniforms(
+    /// Dispatches over shares: a reduction to partial sums that begin at a region; without one, the elementwise pass.
+    fn dispatches(
         &self,
-        share: &Tiles,
+        known: &Known,
         tile_rows: u64,
-        range: TileRange,
-        stats: Region,
-    ) -> ColumnTiles {
+        shares: &[Tiles],
+        partials: Option<Region>,
+    ) -> Result<Vec<Dispatch>, Unfit> {
+        let (planner, layout) = (&self.over.planner, &self.over.layout);
+        let (columns, split) = (&self.columns, &self.split);
+        let (division, reduced) = (&columns.division, partials.is_some());
+        let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
+        let kernel = ColumnsWalk {
+            general: layout.general.is_some(),
+            in_one_piece: columns.in_one_piece,
+            complete: columns.complete,
+            whole: columns.whole,
+            reduced,
+            add_thread_rows: reduced && division.at_once() > 1,
+            recorded: !reduced || !planner.body.statistics().is_empty(),
+            applied: !reduced,
+            batch_statistics: !reduced && known.means.is_some(),
+            by_channel: reduced && split.by_channel,
+            paired_columns: reduced && split.paired,
+            ..kernel_of_channels(planner, division, tile_rows, loads)
+        };
+        planner.over(shares, (kernel, division.workgroup_size), |share, range| {
+            let bindings = if reduced {
+                let mut bindings = planner.tensors.reduced(&share.window);
+                bindings.push(Binding::workspace());
+                bindings
+            } else {
+                self.over.applied(known, &share.window)
+            };
+            let uniforms = ColumnsWalkUniforms {
+                tiles: self.tiles(share, tile_rows, range, known.stats),
+                row_groups: 1,
+                partials_per_row: 1,
+                row_partials: 0,
+                means: known.means.map_or(0, |region| region.first),
+                partials: partials.map_or(0, |region| region.first),
+                partial_stride: word(split.rounds.records),
+                scalars: planner.problem.scalars(),
+            };
+            (bindings, uniforms)
+        })
+    }
+
+    fn tiles(&self, share: &Tiles, tile_rows: u64, range: TileRange, stats: Region) -> BatchTiles {
         let (layout, columns) = (&self.over.layout, &self.columns);
-        ColumnTiles {
-            channels: layout.grid.channels,
-            row_channels: columns.channels,
-            inner: layout.grid.inner,
-            width_vectors: word(columns.width_vectors),
+        let vector = columns.division.vector();
+        let (channels, column_tiles) = (layout.grid.channels, word(share.column_tiles));
+        let (rows, width) = (word(columns.rows), word(columns.width()));
+        BatchTiles {
+            statistics: channels,
+            parameters: channels,
+            channels: ColumnChannels {
+                channels,
+                row_channels: columns.channels,
+                inner: layout.grid.inner,
+                axes: layout.sizes(),
+            },
+            first_column: word(share.vectors.start * vector),
+            end_column: word(share.vectors.end * vector),
+            end_column_tile: word(columns.batches * share.column_tiles),
             tile_rows: word(tile_rows),
-            rows: word(columns.rows),
-            threads_per_row: word(columns.division.threads_per_row),
-            range,
-            column_tiles: word(share.column_tiles),
-            first_vector: word(share.vectors.start),
-            end_vector: word(share.vectors.end),
             row_tiles: word(div_ceil(columns.rows, tile_rows)),
+            last_vector: share.window.last_vector(vector),
             stats: stats.first,
-            axes: layout.sizes(),
+            ..BatchTiles::of_one_batch(rows, width, column_tiles, range)
         }
+    }
+}
+
+/// The kernel over columns that are channels, which loads rows by so many loads at once.
+pub(super) fn kernel_of_channels(
+    planner: &Planner<'_>,
+    division: &Division,
+    tile_rows: u64,
+    loads: u32,
+) -> ColumnsWalk {
+    let walked = div_ceil(tile_rows, division.at_once()).max(1);
+    let rows_at_once = planner.rows_at_once(loads, division.column_vectors);
+    ColumnsWalk {
+        threads_per_row: word(division.threads_per_row),
+        threads_per_partial: 1,
+        column_vectors: word(division.column_vectors),
+        vector_vec4s: word(division.vector_vec4s),
+        rows_at_once: word(rows_at_once.min(1 << walked.ilog2())),
+        one_tile: true,
+        of_channels: true,
+        general: false,
+        in_one_piece: true,
+        complete: true,
+        whole: true,
+        aligned: true,
+        shares_words: false,
+        reduced: true,
+        applied: true,
+        recorded: false,
+        batch_statistics: false,
+        copied_params: 0,
+        of_samples: false,
+        summed: false,
+        add_thread_rows: division.at_once() > 1,
+        by_channel: false,
+        paired_columns: false,
     }
 }
 
@@ -345,36 +424,11 @@ impl Walk for ChannelsLast<'_> {
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let (planner, layout) = (&self.over.planner, &self.over.layout);
-        let (grid, columns, split) = (&layout.grid, &self.columns, &self.split);
-        let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
-        let kernel = ChannelsLastReduce {
-            column_vectors: word(columns.division.column_vectors),
-            vector_vec4s: word(columns.division.vector_vec4s),
-            rows_at_once: word(planner.rows_at_once(loads, columns.division.column_vectors)),
-            general: layout.general.is_some(),
-            in_one_piece: columns.in_one_piece,
-            complete: columns.complete,
-            whole: columns.whole,
-            add_thread_rows: columns.division.at_once() > 1,
-            by_channel: split.by_channel,
-            paired: split.paired,
-        };
+        let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
+        let (columns, split) = (&self.columns, &self.split);
         let reduce = |region: Region, splits: Range<u64>| {
             let shares = self.shares(split.tile_rows, splits)?;
-            planner.over(
-                &shares,
-                (kernel, columns.division.workgroup_size),
-                |share, range| {
-                    let mut bindings = planner.tensors.reduced(&share.window);
-                    bindings.push(Binding::workspace());
-                    let uniforms = ChannelsLastReduceUniforms {
-                        tiles: self.uniforms(share, split.tile_rows, range, known.stats),
-                        partials: region.first,
-                    };
-                    (bindings, uniforms)
-                },
-            )
+            self.dispatches(known, split.tile_rows, &shares, Some(region))
         };
         let partials = |region, splits| match (split.by_channel, split.paired) {
             (true, _) => Partials::plain(region, grid.channels, splits, grid.channels.into()),
@@ -410,27 +464,8 @@ impl Walk for ChannelsLast<'_> {
             .min(planner.most_apart(apart))
             .min(profile.most_between_cuts(layout.grid.elements()) / columns.width())
             .max(1);
-        let kernel = ChannelsLastApply {
-            column_vectors: word(division.column_vectors),
-            vector_vec4s: word(division.vector_vec4s),
-            general: layout.general.is_some(),
-            in_one_piece: columns.in_one_piece,
-            complete: columns.complete,
-            whole: columns.whole,
-            batch_statistics: known.means.is_some(),
-        };
         let shares = self.shares(tile_rows, 0..div_ceil(columns.rows, tile_rows))?;
-        planner.over(
-            &shares,
-            (kernel, division.workgroup_size),
-            |share, range| {
-                let uniforms = ChannelsLastApplyUniforms {
-                    tiles: self.uniforms(share, tile_rows, range, known.stats),
-                    means: known.means.map_or(0, |region| region.first),
-                };
-                (self.over.applied(known, &share.window), uniforms)
-            },
-        )
+        self.dispatches(known, tile_rows, &shares, None)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Columns of channels in one dispatch: when that fits, and how workgroups divide the columns.
 
 use super::channels::Channels;
+use super::channels_last::kernel_of_channels;
+use super::division::Division;
 use super::{Known, Reduced, Walk};
-use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms};
+use crate::kernels::{BatchTiles, ColumnsWalkUniforms, TileRange};
 use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
@@ -84,18 +86,31 @@ impl Walk for ColumnsOfChannels<'_> {
         let vector_vec4s = if shared { 1 } else { wide };
         let (threads_per_row, _) = self.threads(vector_vec4s);
         let vectors = grid.channels / (4 * vector_vec4s);
-        let tiles = u64::from(vectors.div_ceil(threads_per_row));
-        let workgroups = planner.profile.workgroups(tiles)?;
-        let kernel = ChannelsLastFused {
-            vector_vec4s,
-            add_thread_rows: threads_per_row < workgroup_size,
+        let division = Division {
+            workgroup_size,
+            threads_per_row: threads_per_row.into(),
+            vector_vec4s: vector_vec4s.into(),
+            column_vectors: 1,
         };
-        let uniforms = ChannelsLastFusedUniforms {
-            rows: grid.outer,
-            channels: grid.channels,
-            threads_per_row,
+        let tiles = vectors.div_ceil(threads_per_row);
+        let workgroups = planner.profile.workgroups(tiles.into())?;
+        let loads = planner.profile.tuning.loads_at_once;
+        let kernel = kernel_of_channels(planner, &division, grid.outer.into(), loads);
+        let range = TileRange {
+            first_tile: 0,
+            end_tile: tiles,
             grid_width: workgroups[0],
+            window: 0,
             length: word(grid.elements()),
+        };
+        let uniforms = ColumnsWalkUniforms {
+            tiles: BatchTiles::of_one_batch(grid.outer, grid.channels, tiles, range),
+            row_groups: 1,
+            partials_per_row: 1,
+            row_partials: 0,
+            means: 0,
+            partials: 0,
+            partial_stride: 0,
             scalars: planner.problem.scalars(),
         };
         let tensors = planner.tensors.bound_at_once();

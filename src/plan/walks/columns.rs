@@ -9,7 +9,7 @@
 
 use super::columns_cut::{Columns, Cut, Piece, pieces_of};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
+use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::ByColumn;
 use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
@@ -64,6 +64,7 @@ impl ColumnShare {
             columns: of.columns,
             statistics: word(of.statistics()),
             parameters: word(of.parameters()),
+            channels: ColumnChannels::none(),
             first_column: word(tiles.piece.columns.start),
             end_column: word(tiles.piece.columns.end),
             first_batch: word(self.first_batch),
@@ -200,6 +201,12 @@ impl<'a> WalkedColumns<'a> {
             column_vectors: word(division.column_vectors),
             vector_vec4s: word(division.vector_vec4s),
             rows_at_once: word(if reduced { rows_at_once } else { 1 }),
+            one_tile: !reduced || cut.walked_tiles == 1,
+            of_channels: false,
+            general: false,
+            in_one_piece: true,
+            complete: true,
+            whole: true,
             aligned: by.is_aligned(),
             shares_words: applied && over.shares_words(),
             reduced,
@@ -210,6 +217,8 @@ impl<'a> WalkedColumns<'a> {
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             add_thread_rows: reduced && division.at_once() > 1,
+            by_channel: false,
+            paired_columns: over.halves_of_a_partial() == 1,
         };
         // Statistics are counted from the first of all on.
         let start = known.part.start;
