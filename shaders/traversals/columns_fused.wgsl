@@ -28,14 +28,17 @@ fn columns_fused(
     let column = column_of(own_first, 0u);
     let thread_row = local / threads_per_row;
 
-    var coefficients = begin_row(Coefficients(), load_in_row(start_of_row(batch, 0u), column)[0]);
+    let params = params_of_row(param_of(batch, 0u));
+    var coefficients = with_params_of_row(Coefficients(), params);
+    coefficients = begin_row(coefficients, load_in_row(start_of_row(batch, 0u), column)[0]);
     // Past the last row, the last one stands in and counts 0.
     var elements: array<Element, held_rows>;
     var sum = Accumulator();
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
-        let row_start = start_of_row(batch, min(row, uniforms.rows - 1u));
-        elements[p] = element_of(load_in_row(row_start, column)[0], coefficients);
+        let row_inside = min(row, uniforms.rows - 1u);
+        let own = with_params_of_row(coefficients, params_of_row(param_of(batch, row_inside)));
+        elements[p] = element_of(load_in_row(start_of_row(batch, row_inside), column)[0], own);
         sum = merge(sum, terms(elements[p], coefficients, vec4(row < uniforms.rows)));
     }
     coefficients = with_sums(coefficients, sum_of_thread_rows(local, threads_per_row, sum), scalars());
@@ -56,7 +59,7 @@ fn columns_fused(
         if row < uniforms.rows {
             let params = params_of_row(param_of(batch, row));
             var outputs = VectorOutputs();
-            outputs[0] = result(elements[p], with_params(coefficients, params));
+            outputs[0] = result(elements[p], with_params_of_row(coefficients, params));
             store_in_row(start_of_row(batch, row), column, outputs);
         }
     }

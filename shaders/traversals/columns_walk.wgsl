@@ -85,14 +85,16 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
         if in_blocks || applied { block_rows_walked = block_rows * thread_rows; }
         for (var start = rows.x; start < rows.y; start += block_rows_walked) {
             let end = min(rows.y, start + block_rows_walked);
+            let first_row = min(start + thread_row, rows.y - 1u);
+            let row_start = start_of_row(batch, first_row);
+            let params = params_of_row(param_of(batch, first_row));
             for (var p = 0u; p < column_vectors; p++) {
                 var first = VectorInputs();
-                let row_start = start_of_row(batch, min(start + thread_row, rows.y - 1u));
                 if in_blocks { first = load_in_row(row_start, column_of(own_first, p)); }
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
                     if !complete { first[k] = select_inputs(Inputs(), first[k], inside_row(row_start, own_first, p, k)); }
-                    blocks[p][k] = begin(first[k], coefficients[p][k]);
+                    blocks[p][k] = begin(first[k], with_params_of_row(coefficients[p][k], params));
                 }
             }
             // Several rows are loaded before the first is used, so that more loads are under way. All invocations take part

@@ -416,6 +416,14 @@ fn subtotals_of(dispatch: &Dispatch) -> u32 {
 fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
     match what.planned(profile) {
         Ok(plan) => {
+            let mut slots = what.bound().into_iter();
+            let has_elements = what.shape.iter().all(|&size| size > 0);
+            let unread = slots.find(|slot| {
+                let mut bound = plan.dispatches.iter().flat_map(|(_, one)| &one.bindings);
+                slot.tensor.is_param() && !bound.any(|bound| bound.tensor == slot.tensor)
+            });
+            let unread = unread.filter(|_| has_elements).map(|slot| slot.tensor);
+            assert_eq!(unread, None, "{what:?}\n{profile:?}");
             // Rounds that are added up in a row, by the position of their subtotals.
             let mut rounds = HashMap::new();
             for (_, dispatch) in &plan.dispatches {

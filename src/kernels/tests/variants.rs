@@ -2,6 +2,7 @@
 
 use crate::element::DType;
 use crate::f16_encoder::F16Encoder;
+use crate::kernels::params::COPIED_PARAMS;
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Constant, Epilogue, Variant};
 use crate::options::Activation;
@@ -77,6 +78,9 @@ impl Variant {
             match value {
                 Constant::Flag(true) => label += &format!("-{name}"),
                 Constant::Size(2) if *name == VECTOR_VEC4S => label += "-vectors",
+                Constant::Size(copied) if *name == COPIED_PARAMS && *copied != 0 => {
+                    label += &format!("-copied_{copied}");
+                }
                 Constant::Flag(false) | Constant::Size(_) => {}
             }
         }
