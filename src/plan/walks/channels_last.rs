@@ -310,6 +310,7 @@ impl ChannelsLast<'_> {
         let (division, reduced) = (&columns.division, partials.is_some());
         let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
         let kernel = ColumnsWalk {
+            of_channels: true,
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
@@ -321,7 +322,7 @@ impl ChannelsLast<'_> {
             batch_statistics: !reduced && known.means.is_some(),
             by_channel: reduced && split.by_channel,
             paired_columns: reduced && split.paired,
-            ..kernel_of_channels(planner, division, tile_rows, loads)
+            ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
         };
         planner.over(shares, (kernel, division.workgroup_size), |share, range| {
             let bindings = if reduced {
@@ -368,42 +369,6 @@ impl ChannelsLast<'_> {
             stats: stats.first,
             ..BatchTiles::of_one_batch(rows, width, column_tiles, range)
         }
-    }
-}
-
-/// The kernel over columns that are channels, which loads rows by so many loads at once.
-pub(super) fn kernel_of_channels(
-    planner: &Planner<'_>,
-    division: &Division,
-    tile_rows: u64,
-    loads: u32,
-) -> ColumnsWalk {
-    let walked = div_ceil(tile_rows, division.at_once()).max(1);
-    let rows_at_once = planner.rows_at_once(loads, division.column_vectors);
-    ColumnsWalk {
-        threads_per_row: word(division.threads_per_row),
-        threads_per_partial: 1,
-        column_vectors: word(division.column_vectors),
-        vector_vec4s: word(division.vector_vec4s),
-        rows_at_once: word(rows_at_once.min(1 << walked.ilog2())),
-        one_tile: true,
-        of_channels: true,
-        general: false,
-        in_one_piece: true,
-        complete: true,
-        whole: true,
-        aligned: true,
-        shares_words: false,
-        reduced: true,
-        applied: true,
-        recorded: false,
-        batch_statistics: false,
-        copied_params: 0,
-        of_samples: false,
-        summed: false,
-        add_thread_rows: division.at_once() > 1,
-        by_channel: false,
-        paired_columns: false,
     }
 }
 

@@ -1,10 +1,9 @@
 //! Columns of channels in one dispatch: when that fits, and how workgroups divide the columns.
 
 use super::channels::Channels;
-use super::channels_last::kernel_of_channels;
 use super::division::Division;
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnsWalkUniforms, TileRange};
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
 use crate::plan::planner::Planner;
@@ -95,7 +94,13 @@ impl Walk for ColumnsOfChannels<'_> {
         let tiles = vectors.div_ceil(threads_per_row);
         let workgroups = planner.profile.workgroups(tiles.into())?;
         let loads = planner.profile.tuning.loads_at_once;
-        let kernel = kernel_of_channels(planner, &division, grid.outer.into(), loads);
+        let kernel = ColumnsWalk {
+            of_channels: true,
+            reduced: true,
+            applied: true,
+            add_thread_rows: division.at_once() > 1,
+            ..division.columns_walk(planner, grid.outer.into(), loads)
+        };
         let range = TileRange {
             first_tile: 0,
             end_tile: tiles,

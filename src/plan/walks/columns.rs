@@ -192,21 +192,9 @@ impl<'a> WalkedColumns<'a> {
         };
         // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
         let loads = planner.profile.tuning.loads_at_once;
-        let rows_at_once = planner.rows_at_once(loads, division.column_vectors);
-        let walked = div_ceil(tile_rows, division.at_once()).max(1);
-        let rows_at_once = rows_at_once.min(1 << walked.ilog2());
         let kernel = ColumnsWalk {
-            threads_per_row: word(division.threads_per_row),
             threads_per_partial: word(cut.threads_per_partial),
-            column_vectors: word(division.column_vectors),
-            vector_vec4s: word(division.vector_vec4s),
-            rows_at_once: word(if reduced { rows_at_once } else { 1 }),
             one_tile: !reduced || cut.walked_tiles == 1,
-            of_channels: false,
-            general: false,
-            in_one_piece: true,
-            complete: true,
-            whole: true,
             aligned: by.is_aligned(),
             shares_words: applied && over.shares_words(),
             reduced,
@@ -217,8 +205,8 @@ impl<'a> WalkedColumns<'a> {
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             add_thread_rows: reduced && division.at_once() > 1,
-            by_channel: false,
             paired_columns: over.halves_of_a_partial() == 1,
+            ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
         };
         // Statistics are counted from the first of all on.
         let start = known.part.start;

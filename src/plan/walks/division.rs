@@ -1,6 +1,8 @@
 //! How a workgroup divides rows of vectors.
 
-use crate::plan::sizes::{div_ceil, vectors_held};
+use crate::kernels::ColumnsWalk;
+use crate::plan::planner::Planner;
+use crate::plan::sizes::{div_ceil, vectors_held, word};
 
 /// A workgroup's tile: invocations that are side by side in a row, with the same columns in all its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,5 +62,36 @@ impl Division {
     /// Iterations of an invocation's loops over its vectors of a row.
     pub fn of_a_row(&self) -> u64 {
         2 + self.column_vectors * (1 + self.vector_vec4s)
+    }
+    /// The kernel over columns of one batch, one column tile to a workgroup, before it is said what it does. It loads
+    /// rows of `tile_rows` by so many loads at once.
+    pub fn columns_walk(&self, planner: &Planner<'_>, tile_rows: u64, loads: u32) -> ColumnsWalk {
+        let walked = div_ceil(tile_rows, self.at_once()).max(1);
+        let rows_at_once = planner.rows_at_once(loads, self.column_vectors);
+        ColumnsWalk {
+            threads_per_row: word(self.threads_per_row),
+            threads_per_partial: 1,
+            column_vectors: word(self.column_vectors),
+            vector_vec4s: word(self.vector_vec4s),
+            rows_at_once: word(rows_at_once.min(1 << walked.ilog2())),
+            one_tile: true,
+            of_channels: false,
+            general: false,
+            in_one_piece: true,
+            complete: true,
+            whole: true,
+            aligned: true,
+            shares_words: false,
+            reduced: false,
+            applied: false,
+            recorded: false,
+            batch_statistics: false,
+            copied_params: 0,
+            of_samples: false,
+            summed: false,
+            add_thread_rows: false,
+            by_channel: false,
+            paired_columns: false,
+        }
     }
 }
