@@ -115,7 +115,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 } else {
                     let row = base + thread_row;
                     var total = Accumulator();
-                    if summed || row < rows.y {
+                    if summed || thread_rows == 1u || row < rows.y {
                         let inputs = load_row(batch, row, rows.y, own_first);
                         total = add_row(&blocks, batch, row, rows.y, own_first, inputs, &coefficients);
                     }
