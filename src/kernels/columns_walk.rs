@@ -83,13 +83,14 @@ impl Describe for ColumnsWalk {
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
         let rows = rows.next_multiple_of(self.rows_at_once.max(1).into());
         let blocks = rows.div_ceil(body.block_rows());
+        // A row's loads and sums, for rows that are loaded together two more loops, and the sum of the row.
+        let together = 2 * u64::from(self.rows_at_once > 1);
+        let sum_of_row = u64::from(self.summed) * sum_of(self.threads_per_partial, workgroup_size);
+        let of_a_row = 1 + together + u64::from(self.column_vectors) + of_vectors + sum_of_row;
         let sums = blocks * (1 + 2 * of_vectors)
-            + rows
-                * (3 + u64::from(self.column_vectors)
-                    + of_vectors
-                    + sum_of(self.threads_per_partial, workgroup_size))
+            + rows * of_a_row
             + u64::from(self.column_vectors) * (1 + columns);
-        let results = rows * (1 + of_vectors + 4);
+        let results = rows * (1 + of_vectors);
         let by_channel = u64::from(self.by_channel) * {
             let (tiles, of) = (&uniforms.tiles, &uniforms.tiles.channels);
             let row = (u64::from(of.row_channels) * u64::from(of.inner)).max(1);
