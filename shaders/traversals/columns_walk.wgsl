@@ -93,12 +93,13 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 if in_blocks { first = load_in_row(row_start, column_of(own_first, p)); }
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
-                    if !complete { first[k] = select_inputs(Inputs(), first[k], inside_row(row_start, own_first, p, k)); }
+                    let inside = inside_row(row_start, own_first, p, k);
+                    if !complete { first[k] = select_inputs(Inputs(), first[k], inside); }
                     blocks[p][k] = begin(first[k], with_params_of_row(coefficients[p][k], params));
                 }
             }
-            // Several rows are loaded before the first is used, so that more loads are under way. All invocations take part
-            // in the sums of rows.
+            // Several rows are loaded before the first is used, so that more loads are under way. All invocations take
+            // part in the sums of rows.
             for (var base = start; base < end;) {
                 if rows_at_once > 1u && base + rows_at_once * thread_rows <= end {
                     var inputs = array<RowInputs, rows_at_once>();
@@ -141,7 +142,9 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                     if is_own && !by_channel { store_partials(row_tile, batch, column, total); }
                     sums[p][k] = total;
                 } else {
-                    if is_own && (of_channels || !statistics_given) { store_results_at(batch, column, total, scalars()); }
+                    if is_own && (of_channels || !statistics_given) {
+                        store_results_at(batch, column, total, scalars());
+                    }
                     coefficients[p][k] = with_sums(coefficients[p][k], total, scalars());
                 }
             }

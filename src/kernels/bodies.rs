@@ -195,7 +195,7 @@ impl Body {
         }
     }
 
-    /// Rows in a block of the channels-last kernels.
+    /// Rows in a block of the kernels over columns.
     pub const fn block_rows(self) -> u64 {
         if self.merges() { 16 } else { 64 }
     }
