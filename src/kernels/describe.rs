@@ -45,7 +45,7 @@ impl ConstantType for u32 {
 pub(crate) trait Constants: Copy {
     /// The constants' names, each with a value of its type.
     const SAMPLES: &'static [(&'static str, Constant)];
-    fn constants(&self) -> Vec<(&'static str, Constant)>;
+    fn constants(&self, constants: &mut Vec<(&'static str, Constant)>);
 }
 
 /// Declares a struct of constants.
@@ -63,11 +63,11 @@ macro_rules! constants {
             const SAMPLES: &'static [(&'static str, $crate::kernels::describe::Constant)] =
                 &[$((stringify!($field), <$type as $crate::kernels::describe::ConstantType>::SAMPLE)),*];
 
-            fn constants(&self) -> Vec<(&'static str, $crate::kernels::describe::Constant)> {
-                vec![$((
+            fn constants(&self, constants: &mut Vec<(&'static str, $crate::kernels::describe::Constant)>) {
+                constants.extend_from_slice(&[$((
                     stringify!($field),
                     $crate::kernels::describe::ConstantType::constant(self.$field),
-                )),*]
+                )),*]);
             }
         }
     };

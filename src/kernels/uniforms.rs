@@ -9,7 +9,7 @@ pub(crate) struct Uniforms(Vec<Value>);
 
 impl Uniforms {
     pub fn new<U: Uniform>(of: &U) -> Self {
-        let mut values = Vec::new();
+        let mut values = Vec::with_capacity(size_of::<U>() / 4);
         of.values(&mut values);
         Self(values)
     }

@@ -44,7 +44,7 @@ pub(super) fn assemble(
         },
         running,
         workspace,
-        dispatches: Vec::new(),
+        dispatches: Vec::with_capacity(8),
     };
     if has_halves && way.stages == WHOLE {
         assembly.phases = Phases::REDUCE.with(Phases::APPLY);
@@ -205,7 +205,7 @@ impl Assembly<'_, '_> {
         if self.planner.body.statistics().is_empty() {
             return Ok(());
         }
-        let statistics = tensors.of_statistics(&known.part).statistics;
+        let of_part = tensors.of_statistics(&known.part);
         let params: &[_] = if known.loads_params {
             &[]
         } else {
@@ -217,7 +217,7 @@ impl Assembly<'_, '_> {
             let channels = word(known.part.end - known.part.start);
             (channels, GroupSizes::none(channels))
         };
-        let read = [&statistics, params];
+        let read = [&of_part.statistics, params];
         let pack = self
             .planner
             .pack_statistics(channels, sizes, read, known.stats)?;
@@ -348,9 +348,8 @@ fn bound_from(
     if part.start == 0 {
         return dispatches;
     }
-    let all = tensors.all();
     let skipped = |tensor: Tensor| {
-        let mut statistics = all.iter().filter(|one| one.tensor.is_statistic());
+        let mut statistics = tensors.all().filter(|one| one.tensor.is_statistic());
         let bound = statistics.find(|one| one.tensor == tensor);
         bound.map_or(0, |statistic| part.start * statistic.dtype.size())
     };

@@ -357,24 +357,10 @@ impl Axes {
         axes
     }
 
-    /// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters.
-    pub fn layout(&self) -> Layout {
-        let axes = self.by_channel();
-        let grid = match *axes.as_slice() {
-            [] => Grid::new(1, 1, 1),
-            [(a, false)] => Grid::new(1, 1, a),
-            [(c, true)] => Grid::new(1, c, 1),
-            [(a, false), (c, true)] => Grid::new(a, c, 1),
-            [(c, true), (x, false)] => Grid::new(1, c, x),
-            [(a, false), (c, true), (x, false)] => Grid::new(a, c, x),
-            _ => return general_layout(&axes),
-        };
-        grid.into()
-    }
-
     /// The groups of all samples.
     pub fn groups(&self) -> Groups {
-        let samples = match *self.by_channel().as_slice() {
+        let axes = self.by_channel();
+        let samples = match *axes.as_slice() {
             [(_, true), (rows, false), (channels, true)] => Some(Samples {
                 channels,
                 elements: u64::from(rows) * u64::from(channels),
@@ -382,7 +368,7 @@ impl Axes {
             _ => None,
         };
         Groups {
-            layout: self.layout(),
+            layout: layout(&axes),
             channels: word(self.parameters()),
             group_channels: word(self.group_parameters()),
             count: word(self.statistics()),
@@ -413,6 +399,21 @@ impl Axes {
     pub fn by_row(&self) -> Grid {
         Grid::new(1, word(self.statistics()), word(self.count()))
     }
+}
+
+/// The layout of channels, for group norm of each sample's, whose elements share statistics and parameters: by the
+/// axes, each with whether channels vary along it.
+fn layout(axes: &[(u32, bool)]) -> Layout {
+    let grid = match *axes {
+        [] => Grid::new(1, 1, 1),
+        [(a, false)] => Grid::new(1, 1, a),
+        [(c, true)] => Grid::new(1, c, 1),
+        [(a, false), (c, true)] => Grid::new(a, c, 1),
+        [(c, true), (x, false)] => Grid::new(1, c, x),
+        [(a, false), (c, true), (x, false)] => Grid::new(a, c, x),
+        _ => return general_layout(axes),
+    };
+    grid.into()
 }
 
 /// The layout of axes in any order, each with whether it is kept.
@@ -467,8 +468,11 @@ mod tests {
 
     #[test]
     fn folds_both_formats() {
-        let fold =
-            |shape: &[usize], format| axes(Norm::Batch(Channels::Axis(format)), shape).layout();
+        let fold = |shape: &[usize], format| {
+            axes(Norm::Batch(Channels::Axis(format)), shape)
+                .groups()
+                .layout
+        };
         assert_eq!(fold(&[5, 3, 4, 2], DataFormat::Ncx), grid(5, 3, 8).into());
         assert_eq!(fold(&[5, 3, 4, 2], DataFormat::Nxc), grid(60, 2, 1).into());
         assert_eq!(fold(&[5, 3], DataFormat::Ncx), grid(5, 3, 1).into());
@@ -482,7 +486,7 @@ mod tests {
     fn folds_any_axes() {
         let fold = |shape: &[usize], params: &[usize]| {
             let channels = Channels::Broadcast(params.to_vec());
-            axes(Norm::Batch(channels), shape).layout()
+            axes(Norm::Batch(channels), shape).groups().layout
         };
         assert_eq!(fold(&[4, 3, 2, 2], &[1, 3, 1, 1]), grid(4, 3, 4).into());
         assert_eq!(fold(&[4, 3, 2, 2], &[4, 3, 1, 1]), grid(1, 12, 4).into());
@@ -533,8 +537,8 @@ mod tests {
             &[5, 7, 6],
         );
         assert_eq!(nxc.groups().channels_of_all(), 30);
-        assert!(nxc.of_lines(2).layout().general.is_some());
-        assert_eq!(nxc.of_lines(1).layout(), grid(7, 6, 1).into());
+        assert!(nxc.of_lines(2).groups().layout.general.is_some());
+        assert_eq!(nxc.of_lines(1).groups().layout, grid(7, 6, 1).into());
     }
 
     #[test]

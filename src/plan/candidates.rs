@@ -129,9 +129,7 @@ impl<'a> Way<'a> {
         is_meant: impl Fn(&Candidate) -> bool,
     ) -> Result<Self, Unfit> {
         let family = planner.problem.family;
-        let refused = |algorithm, reason| Unfit::from(Error::Algorithm { algorithm, reason });
-        let not_one = format!("it is not for {}", family.operators());
-        let mut unfit = refused(forced.unwrap_or(Algorithm::General), not_one);
+        let mut refused = None;
         for candidate in CANDIDATES
             .iter()
             .filter(|candidate| candidate.family == family && is_meant(candidate))
@@ -154,11 +152,18 @@ impl<'a> Way<'a> {
                     });
                 }
                 Ok(_) => {}
-                Err(Cannot::Because(reason)) => unfit = refused(algorithm, reason),
-                Err(Cannot::Fit(other)) => unfit = other,
+                Err(cannot) => refused = Some((algorithm, cannot)),
             }
         }
         // Without a forced algorithm, the last walk of a family does not fit: it can do all that others cannot.
-        Err(unfit)
+        let (algorithm, reason) = match refused {
+            Some((_, Cannot::Fit(unfit))) => return Err(unfit),
+            Some((algorithm, Cannot::Because(reason))) => (algorithm, reason),
+            None => {
+                let not_one = format!("it is not for {}", family.operators());
+                (forced.unwrap_or(Algorithm::General), not_one)
+            }
+        };
+        Err(Error::Algorithm { algorithm, reason }.into())
     }
 }

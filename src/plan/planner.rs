@@ -65,8 +65,9 @@ impl Planner<'_> {
         uniforms: &K::Uniforms,
         workgroups: [u32; 2],
     ) -> Dispatch {
-        let mut constants = kernel.constants();
-        constants.reserve(3);
+        // Room for three more.
+        let mut constants = Vec::with_capacity(K::SAMPLES.len() + 3);
+        kernel.constants(&mut constants);
         let adders = kernel.adders(workgroup_size);
         if adders > 0 {
             // Each invocation can add up the subgroups' sums.

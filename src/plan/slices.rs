@@ -55,10 +55,9 @@ impl Slices {
     /// A number of lines of which slices of a multiple begin at aligned positions of all tensors.
     fn unit(&self, profile: &Profile, tensors: &Tensors) -> u64 {
         let bits = 8 * alignment(profile);
-        let all = tensors.all();
         let is_aligned = |lines: &u64| {
-            let mut each = all
-                .iter()
+            let mut each = tensors
+                .all()
                 .map(|tensor| self.bits_of_a_line(tensors, tensor));
             each.all(|of_a_line| (of_a_line * lines).is_multiple_of(bits))
         };
@@ -148,7 +147,6 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
     let mut algorithm = Algorithm::General;
     let mut has_halves = false;
     let mut dispatches = Vec::new();
-    let mut all = tensors.all();
     let before = workspace;
     for slice in 0..slices.count() {
         let first = slice * slices.at_once;
@@ -167,12 +165,16 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
         workspace.grow_to(&own);
         (algorithm, has_halves) = (assembled.algorithm, assembled.has_halves);
         let skipped = |tensor| {
-            let own = all.iter().find(|one| one.tensor == tensor);
+            let own = tensors.all().find(|one| one.tensor == tensor);
             own.map_or(0, |own| first * slices.bits_of_a_line(tensors, own) / 8)
         };
         let of_slice = assembled.dispatches.iter_mut();
         of_slice.for_each(|(_, dispatch)| dispatch.shift(skipped));
-        dispatches.append(&mut assembled.dispatches);
+        if slices.several() {
+            dispatches.append(&mut assembled.dispatches);
+        } else {
+            dispatches = assembled.dispatches;
+        }
         // Every slice has a dispatch.
         let left = slices.count() - slice - 1;
         check_dispatches(dispatches.len() as u64 + left)?;
@@ -182,8 +184,9 @@ fn plan_slices(planner: Planner<'_>, slices: Slices) -> Result<Plan, Unfit> {
         let finish = planner.finish(&planner.total(running), &derived, Route::Whole)?;
         dispatches.extend(finish.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)));
     }
-    all.retain(|tensor| has_halves || tensor.tensor != Tensor::Sums);
-    complete(planner, algorithm, all, &workspace, dispatches)
+    let is_bound = |one: &&Requirement| has_halves || one.tensor != Tensor::Sums;
+    let bound = tensors.all().filter(is_bound).copied().collect();
+    complete(planner, algorithm, bound, &workspace, dispatches)
 }
 
 /// The plan, checked.

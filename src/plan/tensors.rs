@@ -4,6 +4,7 @@ use super::dispatch::{Binding, Requirement};
 use super::windows::Window;
 use crate::element::DType;
 use crate::tensor::Tensor;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// The requirement for a mask of `elements` elements: words of 32 bits, as f32 has them.
@@ -39,33 +40,39 @@ pub(crate) struct Tensors {
 
 impl Tensors {
     /// All tensors that the caller binds.
-    pub fn all(&self) -> Vec<Requirement> {
-        let mut all = Vec::with_capacity(16);
-        all.extend(&self.inputs);
-        all.extend(self.mask);
-        all.extend(&self.statistics);
-        all.extend(&self.params);
-        all.extend(&self.params_of_results);
-        all.extend(&self.running);
-        all.extend(&self.outputs);
-        all.extend(&self.results);
-        all.extend(self.sums);
-        all
+    pub fn all(&self) -> impl Iterator<Item = &Requirement> {
+        let read = self.bound_by_elements().chain(&self.params_of_results);
+        read.chain(self.written()).chain(&self.sums)
     }
 
     /// The tensors that a dispatch of the whole operator binds.
-    pub fn bound_at_once(&self) -> Vec<Requirement> {
-        let mut all = self.all();
-        all.retain(|one| one.tensor != Tensor::Sums && !self.params_of_results.contains(one));
-        all
+    pub fn bound_at_once(&self) -> impl Iterator<Item = &Requirement> {
+        self.bound_by_elements().chain(self.written())
+    }
+
+    /// The tensors that elements depend on.
+    fn bound_by_elements(&self) -> impl Iterator<Item = &Requirement> {
+        let read = self.inputs.iter().chain(&self.mask);
+        read.chain(&self.statistics).chain(&self.params)
+    }
+
+    /// The tensors that are written, or updated.
+    fn written(&self) -> impl Iterator<Item = &Requirement> {
+        let results = self.outputs.iter().chain(&self.results);
+        self.running.iter().chain(results)
     }
 
     /// The same tensors with a range of the statistics.
-    pub fn of_statistics(&self, range: &Range<u64>) -> Self {
-        let mut own = self.clone();
-        for tensor in own.statistics.iter_mut().chain(&mut own.results) {
-            if tensor.tensor.is_statistic() {
-                tensor.elements = range.end - range.start;
+    pub fn of_statistics(&self, range: &Range<u64>) -> Cow<'_, Self> {
+        let elements = range.end - range.start;
+        let is_cut = |one: &Requirement| one.tensor.is_statistic() && one.elements != elements;
+        let mut own = Cow::Borrowed(self);
+        if self.statistics.iter().chain(&self.results).any(is_cut) {
+            let own = own.to_mut();
+            for tensor in own.statistics.iter_mut().chain(&mut own.results) {
+                if tensor.tensor.is_statistic() {
+                    tensor.elements = elements;
+                }
             }
         }
         own

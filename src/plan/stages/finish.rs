@@ -186,7 +186,7 @@ impl Planner<'_> {
         derived: &Derived,
         route: Route,
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let mut operands = Vec::new();
+        let mut operands = Vec::with_capacity(8);
         for operand in derived.operands.iter().flatten() {
             if !operands.contains(operand) {
                 operands.push(*operand);
@@ -194,8 +194,11 @@ impl Planner<'_> {
         }
         let scratch = if route == Route::Whole { 1 } else { 2 };
         let at_once = route == Route::ToSums || self.profile.binds(operands.len() + scratch);
-        let all = vec![operands];
-        let lines = if at_once { &all } else { &derived.operands };
+        let lines = if at_once {
+            std::slice::from_ref(&operands)
+        } else {
+            &derived.operands
+        };
         let means = std::iter::once(derived.means).chain(std::iter::repeat(None));
         let derive =
             |(line, means): (&Vec<_>, _)| self.derive(partials, derived, line, means, route);
@@ -215,7 +218,8 @@ impl Planner<'_> {
         means: Option<Region>,
         route: Route,
     ) -> Result<Dispatch, Unfit> {
-        let mut bindings = vec![Binding::workspace()];
+        let mut bindings = Vec::with_capacity(operands.len() + 2);
+        bindings.push(Binding::workspace());
         if route != Route::Whole {
             let sums = sums_elements(self.body, partials.channels.into(), derived.shards);
             let bytes = sums * self.data.accumulator().size();

@@ -47,7 +47,7 @@ impl Channels<'_> {
         let reason = problem.not_fusible();
         check(reason.is_none(), reason.unwrap_or_default())?;
         // For groups the workspace takes the place of the results of channels and groups.
-        let mut bound = tensors.bound_at_once().len();
+        let mut bound = tensors.bound_at_once().count();
         if problem.family == Family::Groups && !tensors.results.is_empty() {
             bound = bound - tensors.results.len() + 1;
         }

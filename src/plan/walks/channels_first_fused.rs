@@ -242,8 +242,9 @@ impl Walk for PlanesFused<'_> {
             GroupSizes::none(grid.channels)
         };
         let keeps_sums = self.kept_records() > 0;
-        let mut bound = planner.tensors.bound_at_once();
-        bound.retain(|tensor| !is_grouped || !planner.tensors.results.contains(tensor));
+        let is_bound =
+            |tensor: &&Requirement| !is_grouped || !planner.tensors.results.contains(tensor);
+        let bound: Vec<_> = planner.tensors.bound_at_once().filter(is_bound).collect();
         let alignment = PlaneAlignment::of(grid, block.vector_vec4s);
         let vectors = div_ceil(
             alignment.vectors_of(grid.inner.into()),
@@ -267,7 +268,7 @@ impl Walk for PlanesFused<'_> {
         };
         let kernel = (kernel, block.workgroup_size);
         let dispatches = planner.over(&windows, kernel, |window, range| {
-            let bind = |tensor: &Requirement| match tensor.tensor {
+            let bind = |&tensor: &&Requirement| match tensor.tensor {
                 Tensor::Mask => window.bind_mask(tensor),
                 data if data.is_data() => window.bind(tensor),
                 _ => Binding::whole(tensor),

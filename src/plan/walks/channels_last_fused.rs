@@ -119,7 +119,7 @@ impl Walk for ColumnsOfChannels<'_> {
             scalars: planner.problem.scalars(),
         };
         let tensors = planner.tensors.bound_at_once();
-        let bindings = tensors.iter().map(Binding::whole).collect();
+        let bindings = tensors.map(Binding::whole).collect();
         let dispatch = planner.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups);
         Ok(Reduced {
             dispatches: vec![dispatch],

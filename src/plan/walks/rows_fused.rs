@@ -41,7 +41,7 @@ impl<'a> RowsInRegisters<'a> {
         let room = planner.partial_records(0).min(planner.held_records(0));
         let rounds = walk.rounds(&planner, &rows, summed, room);
         check(rounds.fit(), "its partial sums would outgrow the tensor")?;
-        let (results, bound) = (tensors.results.len(), tensors.bound_at_once().len());
+        let (results, bound) = (tensors.results.len(), tensors.bound_at_once().count());
         // The workspace takes the place of results that the kernel does not write.
         let stored = results == 0 || stores_statistics(&planner);
         let replaced = if stored { 0 } else { results - 1 };
