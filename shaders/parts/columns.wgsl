@@ -51,8 +51,3 @@ fn first_column_of(column_tile: u32, local: u32) -> u32 {
 fn own_column(first: u32, p: u32) -> u32 {
     return first + p * threads_per_row * vector_elements;
 }
-
-// The same column; past the end, the last that there is.
-fn column_of(first: u32, p: u32) -> u32 {
-    return min(own_column(first, p), uniforms.end_column - least_columns);
-}

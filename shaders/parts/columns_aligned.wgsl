@@ -1,9 +1,12 @@
 // The functions of the column kernels for rows that begin at vectors. `start` is a row's first element, relative to the
 // window.
 
-#import body, records, vectors
+#import body, columns, records, vectors
 
-const least_columns: u32 = vector_elements; // that a vector has
+// The same column as own_column's; past the end, that of the last vector that there is.
+fn column_of(first: u32, p: u32) -> u32 {
+    return min(own_column(first, p), uniforms.end_column - vector_elements);
+}
 
 fn load_in_row(start: u32, column: u32) -> VectorInputs {
     return load_vector_inputs(vector_in_tensor((start + column) / vector_elements));

@@ -1,23 +1,38 @@
 // The functions of the column kernels for rows that do not begin at vec4s. A vector is one vec4. An invocation's
-// columns lie in two vec4s, each of which other invocations share.
+// columns lie in two vec4s, each of which other invocations share; or rows are read `in_order`, vec4 by vec4, of which
+// the first and the last may hold elements of other rows, and column c stands for the vec4 that holds it.
 
-#import body, records, vectors, realigned
+#import body, columns, records, vectors, realigned
 
-const least_columns: u32 = 1u; // that a vector has
+// Past the end, others than the row's elements are loaded, which count 0.
+fn column_of(first: u32, p: u32) -> u32 {
+    return own_column(first, p);
+}
+
+// The number of elements before an invocation's columns in their first vec4: all are whole vec4s apart.
+fn misalignment_of(start: u32) -> u32 {
+    return (start + uniforms.first_column) % 4u;
+}
 
 fn load_in_row(start: u32, column: u32) -> VectorInputs {
     let element = start + column;
     var own = load_vector_inputs(min(element / 4u, uniforms.last_vector));
+    if in_order { return own; }
     let next = load_vector_inputs(min(element / 4u + 1u, uniforms.last_vector));
-    own[0] = realigned_inputs(own[0], next[0], element % 4u);
+    own[0] = realigned_inputs(own[0], next[0], misalignment_of(start));
     return own;
 }
 
 fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
     let element = start + column;
-    let turned = turned_outputs(outputs[0], element % 4u);
+    if in_order {
+        let columns = vec4(element / 4u * 4u - start) + vec4(0u, 1u, 2u, 3u);
+        store_some_outputs(element / 4u, outputs[0], columns < vec4(uniforms.end_column));
+        return;
+    }
+    let turned = turned_outputs(outputs[0], misalignment_of(start));
     // Which of the four outputs each element of the first vec4 is; those before the first wrap.
-    let first = vec4(0u, 1u, 2u, 3u) - vec4(element % 4u);
+    let first = vec4(0u, 1u, 2u, 3u) - vec4(misalignment_of(start));
     let count = vec4(min(4u, uniforms.end_column - column));
     store_some_outputs(element / 4u, turned, first < count);
     store_some_outputs(element / 4u + 1u, turned, first + vec4(4u) < count);

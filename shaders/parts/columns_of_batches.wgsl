@@ -3,16 +3,13 @@
 
 #import body, columns, records, params, copied_params
 
+const in_order: bool = false;
+
 // Which of four columns of a row, from the k-th of the p-th vector on, the dispatch does.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32) -> vec4<bool> {
     let column = own_column(first, p) + 4u * k;
     if aligned { return vec4(column < uniforms.end_column); }
     return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.end_column);
-}
-
-// A row's first element, relative to the window. Where the window begins inside a row, it may be before the window.
-fn start_of_row(batch: u32, row: u32) -> u32 {
-    return (batch * uniforms.rows + row) * uniforms.columns - uniforms.window;
 }
 
 // The records of four columns in a region of the workspace.
@@ -21,8 +18,8 @@ fn records_of_columns(region: u32, batch: u32, column: u32) -> Words {
     return load_records(vec4(region + batch * uniforms.columns) + own);
 }
 
-// The index of a row's parameters.
-fn param_of(batch: u32, row: u32) -> u32 {
+// The number of a row among those with parameters of their own.
+fn number_of_row(batch: u32, row: u32) -> u32 {
     if of_samples { return batch * uniforms.rows + row; }
     return row;
 }
@@ -38,28 +35,15 @@ fn with_params_of_columns(coefficients: Coefficients, column: u32) -> Coefficien
     return coefficients;
 }
 
-// All vectors of a tile are in the tensor.
-fn vector_in_tensor(vector: u32) -> u32 {
-    return vector;
-}
-
-fn store_in_tensor(vector: u32, outputs: VectorOutputs) {
-    store_vector_outputs(vector, outputs);
-}
-
 // The coefficients of an element of a row.
 fn with_params_of_row(coefficients: Coefficients, params: Params) -> Coefficients {
     return with_params(coefficients, params);
 }
 
-fn accumulate_in_row(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
+fn accumulate_of_column(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
     return accumulate_weighed(block, element, coefficients, inside);
 }
 
-// The number of a column's partial sum among those of a tile of rows.
-fn number_of(batch: u32, column: u32) -> u32 {
-    return batch * uniforms.columns + column;
+fn terms_of_row(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return terms(element, coefficients, inside);
 }
-
-// Every column has statistics of its own.
-fn store_sums_by_channel(local: u32, row_tile: u32, batch: u32, first: u32, sums: ptr<function, ColumnSums>) {}

@@ -56,7 +56,7 @@ fn with_params_of_columns(coefficients: Coefficients, column: u32) -> Coefficien
 }
 
 // Rows have no parameters.
-fn param_of(batch: u32, row: u32) -> u32 {
+fn number_of_row(batch: u32, row: u32) -> u32 {
     return 0u;
 }
 
@@ -68,8 +68,12 @@ fn with_params_of_row(coefficients: Coefficients, params: Params) -> Coefficient
     return coefficients;
 }
 
-fn accumulate_in_row(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
+fn accumulate_of_column(block: Block, element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Block {
     return accumulate(block, element, coefficients, inside);
+}
+
+fn terms_of_row(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return Accumulator();
 }
 
 // The number of a column's partial sum among those of a tile of rows. With general axes, a row consists of repeats of

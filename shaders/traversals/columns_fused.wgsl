@@ -9,7 +9,7 @@
 // statistics written.
 // Moves n elements in (2 n with residual), n out.
 
-#import tiles, body, scalars, vectors, columns, columns_of_batches, thread_rows_sum
+#import tiles, body, scalars, vectors, batches, columns, columns_of_batches, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
 
 const one_tile: bool = true;
@@ -28,7 +28,7 @@ fn columns_fused(
     let column = column_of(own_first, 0u);
     let thread_row = local / threads_per_row;
 
-    let params = params_of_row(param_of(batch, 0u));
+    let params = params_of_row(number_of_row(batch, 0u));
     var coefficients = with_params_of_row(Coefficients(), params);
     coefficients = begin_row(coefficients, load_in_row(start_of_row(batch, 0u), column)[0]);
     // Past the last row, the last one stands in and counts 0.
@@ -37,7 +37,7 @@ fn columns_fused(
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
         let row_inside = min(row, uniforms.rows - 1u);
-        let own = with_params_of_row(coefficients, params_of_row(param_of(batch, row_inside)));
+        let own = with_params_of_row(coefficients, params_of_row(number_of_row(batch, row_inside)));
         elements[p] = element_of(load_in_row(start_of_row(batch, row_inside), column)[0], own);
         sum = merge(sum, terms(elements[p], coefficients, vec4(row < uniforms.rows)));
     }
@@ -57,7 +57,7 @@ fn columns_fused(
     for (var p = 0u; p < held_rows; p++) {
         let row = thread_row + p * (workgroup_size / threads_per_row);
         if row < uniforms.rows {
-            let params = params_of_row(param_of(batch, row));
+            let params = params_of_row(number_of_row(batch, row));
             var outputs = VectorOutputs();
             outputs[0] = result(elements[p], with_params_of_row(coefficients, params));
             store_in_row(start_of_row(batch, row), column, outputs);

@@ -1,38 +1,44 @@
-// A walk over columns: it takes their sums (`reduced`), or writes the result of each element (`applied`), or both.
-// Statistics belong to columns: each to one column of a batch, with parameters that belong to rows; or, where columns
-// are those `of_channels`, to all columns of a channel, with parameters that belong to the channel.
+// A walk over rows and columns: it takes their sums (`reduced`), or writes the result of each element (`applied`), or
+// both. Statistics belong to one of three:
+// * a channel, whose columns are `of_channels`, with parameters that belong to the channel, too (NXC, rank 2);
+// * a column `of_batches`, with parameters that belong to rows (norms over channels, NCX);
+// * a row, where walks are `of_rows`, with parameters that belong to columns (layer and RMS norm).
 //
-// A gradient's sums are those of each column, with parameters of rows weighted with gamma, and of each row. For layer
-// norm, with d = diff_dst · gamma, a column's sums are Σd and Σ d·x̂, a row's Σ diff_dst and Σ diff_dst · x̂. A forward
-// pass takes the statistics of each column. The results are diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and
-// b = Σ d·x̂ / m, or dst.
+// A gradient's sums are those of each column and of each row: weighted with gamma where statistics belong, else for the
+// parameters' gradients. For layer norm, with d = diff_dst · gamma, a row's are Σd and Σ d·x̂, a column's Σ diff_dst and
+// Σ diff_dst · x̂. A forward pass takes the statistics of each column. The results are
+// diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and b = Σ d·x̂ / m, or dst, and with a residual before the layer the
+// sum of both.
 //
-// Reduced, a workgroup leaves partial sums of its columns. Applied, an invocation has the coefficients of its columns
-// from the workspace (`recorded`), with a gradient's means (`batch_statistics`), or from the tensors of statistics. For
-// both at once a tile has all rows, so that the sums are complete: then the workgroup writes the statistics of a
-// forward pass, or the gradients of a channel's parameters, and reads its columns again. `threads_per_partial`
-// neighbouring invocations leave a partial sum of a row: workspace[row_partials + parameter · partials_per_row +
-// partial] = (Σ, Σ·x̂, 0, 0). Where rows share parameters, the partial sums of one are those of all batches. A workgroup
-// that walks several column tiles adds their sums up.
+// Reduced, a workgroup leaves partial sums of its columns, or, if it has all rows (`direct`), writes the gradients of
+// columns' parameters. Applied, an invocation has coefficients from the workspace (`recorded`), with a gradient's means
+// (`batch_statistics`), or from the tensors of statistics. For both at once a tile has all rows, so that the sums are
+// complete: then the workgroup writes the statistics of a forward pass, or the gradients of a channel's parameters, and
+// reads its columns again. `threads_per_partial` neighbouring invocations leave a partial sum of a row:
+// workspace[row_partials + row · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0); one that is all of the row's becomes its
+// means, in its record. Where rows of all batches share parameters, their partial sums are those of all batches. A
+// workgroup that walks several column tiles adds their sums up.
 // A reduction of channels with constant statistics that binds diff_src writes it, too: it needs no sums.
 //
 // Bindings: src (not for a gradient by constant statistics without an activation), diff_dst and mask (for a gradient),
 // residual (applied, optional), parameters (optional, or in the workspace) read; statistics (unless in the workspace)
 // read, or written by a forward pass that is reduced and applied; running_mean, running_variance (optional) read and
 // written; workspace (optional) read and written; diff_src and with a mask diff_residual written, or diff_dst in place,
-// or dst written (applied); gradients of parameters (reduced and applied) written.
-// Moves 2 n elements in (n forward), and n out if applied; reduced and applied 2 n (n forward) more in, unless the
-// second reading is cached. n / 32 words more in, and n elements more out, for a mask.
+// or dst, sum (with a residual before the layer) written (applied), at once or one after another; gradients of
+// parameters (reduced and applied, or direct) written.
+// Moves 2 n elements in (n forward), and n out if applied, or 2 n with sum; reduced and applied 2 n (n forward) more in,
+// unless the second reading is cached. n / 32 words more in, and n elements more out, for a mask.
 
 #import tiles, body, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
-#import columns_of_channels if of_channels, columns_of_batches if not of_channels
+#import batches if not of_channels, statistics_of_columns if not of_rows
+#import columns_of_channels if of_channels, columns_of_batches if of_batches, columns_of_rows if of_rows
 
 alias RowInputs = array<VectorInputs, column_vectors>;
-alias ColumnCoefficients = array<array<Coefficients, vector_vec4s>, column_vectors>;
+alias Columns = array<array<KnownOfColumns, vector_vec4s>, column_vectors>;
 alias ColumnBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 
-const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(summed);
+const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(adds_rows);
 
 @compute @workgroup_size(workgroup_size)
 fn columns_walk(
@@ -59,22 +65,14 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
     let rows = rows_of(row_tile);
     let thread_rows = workgroup_size / threads_per_row;
     let thread_row = local / threads_per_row;
-    var coefficients: ColumnCoefficients;
+    var columns: Columns;
     var sums: ColumnSums;
     var blocks: ColumnBlocks;
     let batch = batch_of(tile);
     let own_first = first_column_of(tile, local);
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            let column = column_of(own_first, p) + 4u * k;
-            if recorded {
-                coefficients[p][k] = coefficients_of(records_of_columns(uniforms.stats, batch, column));
-            } else {
-                coefficients[p][k] = with_params_of_columns(statistics_at(batch, column), column);
-            }
-            if batch_statistics {
-                coefficients[p][k] = combine(coefficients[p][k], records_of_columns(uniforms.means, batch, column));
-            }
+            columns[p][k] = known_of_columns(batch, column_of(own_first, p) + 4u * k);
             sums[p][k] = Accumulator();
         }
     }
@@ -87,15 +85,16 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
             let end = min(rows.y, start + block_rows_walked);
             let first_row = min(start + thread_row, rows.y - 1u);
             let row_start = start_of_row(batch, first_row);
-            let params = params_of_row(param_of(batch, first_row));
+            let known = known_of_row(batch, first_row);
             for (var p = 0u; p < column_vectors; p++) {
+                let column = column_of(own_first, p);
                 var first = VectorInputs();
-                if in_blocks { first = load_in_row(row_start, column_of(own_first, p)); }
+                if in_blocks { first = load_in_row(row_start, column); }
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
                     let inside = inside_row(row_start, own_first, p, k);
                     if !complete { first[k] = select_inputs(Inputs(), first[k], inside); }
-                    blocks[p][k] = begin(first[k], with_params_of_row(coefficients[p][k], params));
+                    blocks[p][k] = begin(first[k], coefficients_at(columns[p][k], known, batch, row_start, column));
                 }
             }
             // Several rows are loaded before the first is used, so that more loads are under way. All invocations take
@@ -108,19 +107,19 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                     }
                     for (var q = 0u; q < rows_at_once; q++) {
                         let row = base + thread_row;
-                        let total = add_row(&blocks, batch, row, rows.y, own_first, inputs[q], &coefficients);
-                        if summed { store_sums_of_row(local, tile, batch, row, rows.y, *half, total); }
+                        let total = add_row(&blocks, batch, row, rows.y, own_first, inputs[q], &columns);
+                        if adds_rows { store_sums_of_row(local, tile, batch, row, rows.y, *half, total); }
                         *half = 1u - *half;
                         base += thread_rows;
                     }
                 } else {
                     let row = base + thread_row;
                     var total = Accumulator();
-                    if summed || thread_rows == 1u || row < rows.y {
+                    if adds_rows || thread_rows == 1u || row < rows.y {
                         let inputs = load_row(batch, row, rows.y, own_first);
-                        total = add_row(&blocks, batch, row, rows.y, own_first, inputs, &coefficients);
+                        total = add_row(&blocks, batch, row, rows.y, own_first, inputs, &columns);
                     }
-                    if summed { store_sums_of_row(local, tile, batch, row, rows.y, *half, total); }
+                    if adds_rows { store_sums_of_row(local, tile, batch, row, rows.y, *half, total); }
                     *half = 1u - *half;
                     base += thread_rows;
                 }
@@ -137,15 +136,18 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
             for (var k = 0u; k < vector_vec4s; k++) {
                 let column = own_column(own_first, p) + 4u * k;
                 let is_own = column < uniforms.end_column && thread_row == 0u;
-                let total = sum_of_thread_rows(local, writers(), sums[p][k]);
-                if !applied {
-                    if is_own && !by_channel { store_partials(row_tile, batch, column, total); }
-                    sums[p][k] = total;
-                } else {
+                var total = sums[p][k];
+                if adds_columns { total = sum_of_thread_rows(local, writers(), total); }
+                if applied {
                     if is_own && (of_channels || !statistics_given) {
                         store_results_at(batch, column, total, scalars());
                     }
-                    coefficients[p][k] = with_sums(coefficients[p][k], total, scalars());
+                    columns[p][k] = with_sums_of_columns(columns[p][k], total);
+                } else if direct {
+                    if is_own { store_results(column / 4u, total, min(4u, uniforms.end_column - column), scalars()); }
+                } else {
+                    if is_own && adds_columns && !by_channel { store_partials(row_tile, batch, column, total); }
+                    sums[p][k] = total;
                 }
             }
         }
@@ -153,14 +155,14 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
     if by_channel { store_sums_by_channel(local, row_tile, batch, own_first, &sums); }
     if applied {
         for (var row = rows.x + thread_row; row < rows.y; row += thread_rows) {
-            let params = params_of_row(param_of(batch, row));
+            let known = known_of_row(batch, row);
             let row_start = start_of_row(batch, row);
             for (var p = 0u; p < column_vectors; p++) {
                 let column = column_of(own_first, p);
                 var inputs = load_in_row(row_start, column);
                 var outputs = VectorOutputs();
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own = with_params_of_row(coefficients[p][k], params);
+                    let own = coefficients_at(columns[p][k], known, batch, row_start, column);
                     let element = element_of(inputs[k], own);
                     // The record of a channel holds its parameters, too.
                     if of_channels && recorded && !batch_statistics {
@@ -169,7 +171,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                         outputs[k] = result(element, own);
                     }
                 }
-                if own_column(own_first, p) < uniforms.end_column { store_in_row(row_start, column, outputs); }
+                if is_in_row(row_start, own_column(own_first, p)) { store_in_row(row_start, column, outputs); }
             }
         }
     }
@@ -177,7 +179,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
 
 // A row of a tile. Where sums of rows are taken, invocations past the tile's last row have that one, which counts 0.
 fn row_inside(row: u32, end: u32) -> u32 {
-    if summed { return min(row, end - 1u); }
+    if adds_rows { return min(row, end - 1u); }
     return row;
 }
 
@@ -200,9 +202,9 @@ fn add_row(
     end: u32,
     first: u32,
     row_inputs: RowInputs,
-    coefficients: ptr<function, ColumnCoefficients>,
+    columns: ptr<function, Columns>,
 ) -> Accumulator {
-    let params = params_of_row(param_of(batch, row_inside(row, end)));
+    let known = known_of_row(batch, row_inside(row, end));
     let row_start = start_of_row(batch, row_inside(row, end));
     var inputs = row_inputs;
     var total = Accumulator();
@@ -210,12 +212,12 @@ fn add_row(
         var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
             var inside = inside_row(row_start, first, p, k);
-            if summed { inside &= vec4(row < end); }
-            let own = with_params_of_row((*coefficients)[p][k], params);
+            if adds_rows && threads_per_row < workgroup_size { inside &= vec4(row < end); }
+            let own = coefficients_at((*columns)[p][k], known, batch, row_start, column_of(first, p));
             let element = element_of(inputs[p][k], own);
-            (*blocks)[p][k] = accumulate_in_row((*blocks)[p][k], element, own, inside);
-            if summed { total = merge(total, terms(element, own, inside)); }
-            if !applied { outputs[k] = result_of_constants(element, own); }
+            if adds_columns { (*blocks)[p][k] = accumulate_of_column((*blocks)[p][k], element, own, inside); }
+            if adds_rows { total = merge(total, terms_of_row(element, own, inside)); }
+            if of_channels && !applied { outputs[k] = result_of_constants(element, own); }
         }
         if of_channels && !applied && own_column(first, p) < uniforms.end_column {
             store_in_row(row_start, column_of(first, p), outputs);
@@ -228,12 +230,18 @@ fn add_row(
 fn store_sums_of_row(local: u32, tile: u32, batch: u32, row: u32, end: u32, half: u32, total: Accumulator) {
     let joint = words_of_total(team_sum(local, threads_per_partial, half, horizontal_sum(total)));
     if local % threads_per_partial > 0u || row >= end { return; }
+    let number = number_of_row(batch, row);
+    if one_partial {
+        let to = uniforms.stats + number;
+        store_workspace(to, row_record(load_workspace(to), accumulator_of(splat(joint)), scalars()));
+        return;
+    }
     // All row groups of a sample's column tiles, or of all, have partial sums of their own.
     let group = tile / uniforms.walked_tiles % uniforms.row_groups;
     let partial = (group * threads_per_row + local % threads_per_row) / threads_per_partial;
-    let to = uniforms.row_partials + param_of(batch, row) * uniforms.partials_per_row + partial;
+    let to = uniforms.row_partials + number * uniforms.partials_per_row + partial;
     var before = real4();
-    if tile % uniforms.walked_tiles > 0u { before = load_workspace(to); }
+    if !one_tile && tile % uniforms.walked_tiles > 0u { before = load_workspace(to); }
     store_workspace(to, before + joint);
 }
 

@@ -18,13 +18,17 @@ constants! {
         rows_at_once: u32,
         /// A workgroup walks one column tile.
         one_tile: bool,
-        /// Columns are channels, one or several to each, with parameters of their own.
+        /// Columns are channels, one or several to each, with statistics and parameters of their own;
         of_channels: bool,
+        /// or columns of batches have statistics, and rows parameters;
+        of_batches: bool,
+        /// or rows have statistics, and columns parameters.
+        of_rows: bool,
         /// Their axes are general: there are batches.
         general: bool,
         /// The rows of all batches follow each other.
         in_one_piece: bool,
-        /// The last row is complete.
+        /// The last row is complete; or, of rows, every invocation's vectors are in the row.
         complete: bool,
         /// The tensor ends with a vector.
         whole: bool,
@@ -46,6 +50,10 @@ constants! {
         of_samples: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
+        /// A workgroup has whole rows, and all sums of a row.
+        one_partial: bool,
+        /// It has all rows, and writes the parameters' gradients.
+        direct: bool,
         /// A workgroup adds up its sums of a column before it writes them,
         add_thread_rows: bool,
         /// and those of a channel's columns.
@@ -85,7 +93,8 @@ impl Describe for ColumnsWalk {
         let blocks = rows.div_ceil(body.block_rows());
         // A row's loads and sums, for rows that are loaded together two more loops, and the sum of the row.
         let together = 2 * u64::from(self.rows_at_once > 1);
-        let sum_of_row = u64::from(self.summed) * sum_of(self.threads_per_partial, workgroup_size);
+        let adds_rows = self.summed || self.of_rows;
+        let sum_of_row = u64::from(adds_rows) * sum_of(self.threads_per_partial, workgroup_size);
         let of_a_row = 1 + together + u64::from(self.column_vectors) + of_vectors + sum_of_row;
         let sums = blocks * (1 + 2 * of_vectors)
             + rows * of_a_row

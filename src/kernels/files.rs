@@ -38,6 +38,7 @@ macro_rules! parts {
 
 parts! {
     "axes"
+    "batches"
     "channels_first"
     "column_sums"
     "columns"
@@ -45,6 +46,7 @@ parts! {
     "columns_misaligned"
     "columns_of_batches"
     "columns_of_channels"
+    "columns_of_rows"
     "copied_params"
     "grouped_channels"
     "inverse_deviation"
@@ -65,9 +67,9 @@ parts! {
     "rows"
     "rows_aligned"
     "rows_misaligned"
-    "rows_split"
     "scalars"
     "shuffles"
+    "statistics_of_columns"
     "sum_across"
     "team_sum"
     "thread_rows_sum"

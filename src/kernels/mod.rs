@@ -13,14 +13,13 @@
 //!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
 //! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
 //! * `flat_apply` reaches only vec4s that begin before the tensor's end, all of one of its tiles.
-//! * Of the row kernels, `rows_fused` clamps columns to the last ones, and rows to the last one, or with parameters of
-//!   samples to the last of the tile. `rows_reduce` and `rows_apply`, and
-//!   `rows_fused` where rows do not begin at vec4s, clamp vectors to the window's last. They store only where the same
-//!   comparisons hold without the clamp.
-//! * The kernels over columns clamp columns to the dispatch's last and rows to a tile's last, and store only where
-//!   neither is clamped. Windows hold whole tiles. Where columns belong to channels, vectors are clamped to the tensor's
-//!   last: only the last window's last row can be incomplete. Where rows do not begin at vec4s, a column's second vec4
-//!   is clamped to the window's last, and is not stored to past the dispatch's last column.
+//! * `rows_fused` clamps columns to the last ones, and rows to the last one, or with parameters of samples to the last
+//!   of the tile; where rows do not begin at vec4s, it clamps vectors to the window's last. It stores only where the
+//!   same comparisons hold without the clamp.
+//! * `columns_walk` and `columns_fused` clamp columns to the dispatch's last and rows to a tile's last, and store only
+//!   where neither is clamped. Windows hold whole tiles. Where columns belong to channels, vectors are clamped to the
+//!   tensor's last: only the last window's last row can be incomplete. Where rows do not begin at vec4s, vectors are
+//!   clamped to the window's last instead of columns, and elements are stored only up to the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -28,7 +27,7 @@
 //!   of a vec4 that two rows share. These elements are never used.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
-//! * Where two rows share a vec4, in `rows_fused` and over columns where rows do not begin at vec4s, each row's
+//! * Where two rows share a vec4, in `rows_fused` and `columns_walk` where rows do not begin at vec4s, each row's
 //!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each
 //!   stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
@@ -96,9 +95,7 @@ mod mutants;
 mod pack_params;
 mod pack_statistics;
 mod params;
-mod rows_apply;
 mod rows_fused;
-mod rows_reduce;
 mod shared_uniforms;
 mod source;
 mod streams;
@@ -124,9 +121,7 @@ pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
 pub(crate) use pack_params::{PackParams, PackParamsUniforms};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use params::bit;
-pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
-pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use shared_uniforms::{
     BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
@@ -170,8 +165,6 @@ kernels! {
     ChannelsFirstFused
     FlatApply
     RowsFused
-    RowsReduce
-    RowsApply
     ColumnsWalk
     ColumnsFused
 }

@@ -73,8 +73,7 @@ impl Body {
                 !matches!(kernel, CombineGroups | FlatApply | ColumnsFused)
             }
             (Computes::Gradient, false) => match kernel {
-                PackStatistics | PackParams | RowsReduce | RowsApply | RowsFused | Finish => true,
-                ColumnsWalk => !is_rms,
+                PackStatistics | PackParams | RowsFused | ColumnsWalk | Finish => true,
                 _ => false,
             },
             (Computes::Forward, true) => matches!(
@@ -90,13 +89,7 @@ impl Body {
             ),
             (Computes::Forward, false) if is_rms => matches!(
                 kernel,
-                PackParams
-                    | ChannelsFirstReduce
-                    | RowsApply
-                    | RowsFused
-                    | ColumnsWalk
-                    | ColumnsFused
-                    | Finish
+                PackParams | ChannelsFirstReduce | RowsFused | ColumnsWalk | ColumnsFused | Finish
             ),
             (Computes::Forward, false) if self.of_rows => {
                 matches!(kernel, RowsFused | ColumnsFused)
@@ -108,13 +101,12 @@ impl Body {
                     | ChannelsFirstApply
                     | ChannelsFirstFused
                     | FlatApply
-                    | RowsApply
                     | ColumnsWalk
                     | Finish
             ),
             (Computes::Inference, of_groups) => match kernel {
                 PackStatistics | ChannelsFirstApply | ColumnsWalk => true,
-                PackParams | RowsApply => of_groups,
+                PackParams => of_groups,
                 _ => false,
             },
         }

@@ -231,9 +231,8 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         Kernel::PackStatistics
         | Kernel::PackParams
         | Kernel::ChannelsFirstApply
-        | Kernel::RowsApply
         | Kernel::FlatApply => 1,
-        Kernel::RowsReduce | Kernel::ColumnsWalk => 1, // their sums are of a subgroup
+        Kernel::ColumnsWalk => 1, // their sums are of a subgroup
         // Their other form is seldom planned.
         Kernel::ColumnsFused => 1,
         Kernel::RowsFused if body == Body::UNCENTERED_GRADIENT => 1,

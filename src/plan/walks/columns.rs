@@ -193,6 +193,7 @@ impl<'a> WalkedColumns<'a> {
         // Rows of 16 bits as few as others: twice as many take a third of Ampere's warps, and Intel spills.
         let loads = planner.profile.tuning.loads_at_once;
         let kernel = ColumnsWalk {
+            of_batches: true,
             threads_per_partial: word(cut.threads_per_partial),
             one_tile: !reduced || cut.walked_tiles == 1,
             aligned: by.is_aligned(),

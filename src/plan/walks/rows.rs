@@ -84,6 +84,11 @@ impl Rows {
         div_ceil(self.row_vectors(), self.division.tile_vectors())
     }
 
+    /// Partial sums of a row, of so many neighbouring invocations each.
+    pub fn partials_of_a_row(&self, threads_per_partial: u64) -> u64 {
+        self.column_tiles() * self.division.threads_per_row / threads_per_partial
+    }
+
     /// Records of a sum of every column, where two columns may share one.
     pub fn records_of_a_sum(&self) -> u64 {
         if self.pairs {
@@ -194,8 +199,8 @@ impl RowWalk {
     }
 
     /// The samples that have parameters of their own, or one.
-    fn samples(&self, rows: &Rows) -> u64 {
-        rows.rows / self.param_rows.max(1)
+    pub fn samples(&self, rows: &Rows) -> u64 {
+        (rows.rows / self.param_rows.max(1)).max(1)
     }
 
     /// The number of splits of `tile_rows` rows.
@@ -224,7 +229,7 @@ impl RowWalk {
             tile_rows: word(self.tile_rows),
             row_step: word(self.step),
             misalignments: word(self.misalignments),
-            parameters: word(rows.columns * self.samples(rows).max(1)),
+            parameters: word(rows.columns * self.samples(rows)),
             param_rows: word(self.param_rows),
             param_tiles: word(self.splits_of_a_sample()),
             range,

@@ -4,8 +4,8 @@
 use super::channels_first::Planes;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms};
-use crate::plan::dispatch::{Binding, Dispatch};
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
+use crate::plan::dispatch::{Binding, Dispatch, Requirement};
 use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
@@ -55,7 +55,7 @@ impl<'a> RowsReadTwice<'a> {
         let mut rows = Rows::new(&planner, workgroup_size, 1, most);
         let mut threads_per_partial = planner.threads_per_partial(workgroup_size);
         threads_per_partial = threads_per_partial.clamp(1, rows.division.threads_per_row);
-        let mut partials = partials_per_row(&rows, threads_per_partial);
+        let mut partials = rows.partials_of_a_row(threads_per_partial);
         // Fewer partial sums of rows, each of more elements, if there is no room for them besides those of each column:
         // a split's, a block of rounds', and the totals.
         let of_columns = u64::from(summed) * 3 * rows.records_of_a_sum();
@@ -75,16 +75,14 @@ impl<'a> RowsReadTwice<'a> {
                 rows = Rows::new(&planner, workgroup_size, 1, most);
                 threads_per_partial = rows.division.threads_per_row;
             }
-            partials = partials_per_row(&rows, threads_per_partial);
+            partials = rows.partials_of_a_row(threads_per_partial);
         }
         let room = room.saturating_sub(rows.rows * partials).max(1);
         let column_tiles = rows.column_tiles();
         // Walks are longer where there is no room for the sums of columns, a single walk if that is possible.
         let mut walk = RowWalk::new(&planner, &rows, column_tiles, false);
         let at_once = rows.division.at_once();
-        if summed && walk.records(&rows) > room {
-            walk.add_thread_rows = at_once > 1;
-        }
+        walk.add_thread_rows = at_once > 1;
         if summed && walk.records(&rows) > room {
             let records = rows.rows * walk.records_of_a_partial(&rows);
             let walked = div_ceil(records, room * at_once)
@@ -103,7 +101,6 @@ impl<'a> RowsReadTwice<'a> {
             && profile.binds(read + 1 + tensors.results.len());
         if direct {
             walk.tile_rows = rows.rows.next_multiple_of(at_once);
-            walk.add_thread_rows = at_once > 1;
         }
         Self {
             planner,
@@ -136,6 +133,119 @@ impl<'a> RowsReadTwice<'a> {
         let units = splits.start * of_a_split..splits.end * of_a_split;
         (self.planner).windows(units, self.column_tiles / of_a_split, start)
     }
+
+    /// Records between the partial sums of columns of two tiles of rows.
+    fn partial_stride(&self) -> u64 {
+        self.walk.samples(&self.rows) * self.walk.records_of_a_partial(&self.rows)
+    }
+
+    /// Whether a record holds the sums of two columns.
+    fn pairs_columns(&self) -> bool {
+        self.rows.pairs && (self.rows.aligned() || !self.walk.of_samples)
+    }
+
+    /// The partial sums of columns that `splits` splits leave, or all splits, where each sample has its own.
+    fn partials_of_columns(&self, region: Region, splits: u64) -> Partials {
+        let (rows, walk) = (&self.rows, &self.walk);
+        let row_tiles = if walk.of_samples {
+            walk.splits_of_a_sample()
+        } else {
+            splits
+        };
+        let columns = word(walk.samples(rows) * rows.columns);
+        Partials {
+            paired: self.pairs_columns(),
+            ..Partials::plain(region, columns, row_tiles, self.partial_stride())
+        }
+    }
+
+    /// Dispatches over some splits that write some tensors: a reduction to partial sums of columns that begin at a
+    /// region; without one, the elementwise pass.
+    fn dispatches(
+        &self,
+        known: &Known,
+        splits: Range<u64>,
+        partials: Option<Region>,
+        written: &[&Requirement],
+    ) -> Result<Vec<Dispatch>, Unfit> {
+        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
+        let (tensors, params, division) = (planner.tensors, &known.params, &rows.division);
+        let reduced = partials.is_some();
+        let summed = reduced && tensors.param_grads();
+        let kernel = ColumnsWalk {
+            threads_per_partial: word(if reduced { self.threads_per_partial } else { 1 }),
+            of_rows: true,
+            aligned: rows.aligned(),
+            shares_words: !reduced && !(rows.columns * planner.data.size()).is_multiple_of(4),
+            complete: rows.complete(),
+            reduced,
+            applied: !reduced,
+            recorded: true,
+            batch_statistics: !reduced && known.means.is_some(),
+            copied_params: params.copied,
+            of_samples: walk.of_samples,
+            summed,
+            one_partial: reduced && self.partials_per_row == 1,
+            direct: reduced && self.direct,
+            add_thread_rows: summed && walk.add_thread_rows,
+            paired_columns: summed && !self.direct && self.pairs_columns(),
+            ..division.columns_walk(planner, walk.tile_rows, 0)
+        };
+        let windows = self.windows(splits)?;
+        planner.over(
+            &windows,
+            (kernel, division.workgroup_size),
+            |window, range| {
+                let mut bindings = if reduced {
+                    tensors.reduced(window)
+                } else {
+                    tensors
+                        .inputs
+                        .iter()
+                        .map(|tensor| window.bind(tensor))
+                        .collect()
+                };
+                bindings.extend(params.bindings.clone());
+                bindings.push(Binding::workspace());
+                bindings.extend(written.iter().map(|&tensor| {
+                    if tensor.tensor.is_data() {
+                        window.bind(tensor)
+                    } else {
+                        Binding::whole(tensor)
+                    }
+                }));
+                let uniforms = ColumnsWalkUniforms {
+                    tiles: self.tiles(known, window, range),
+                    row_groups: word(self.column_tiles),
+                    partials_per_row: word(self.partials_per_row),
+                    row_partials: known.kept.first,
+                    means: known.means.map_or(0, |region| region.first),
+                    partials: partials.map_or(0, |region| region.first),
+                    partial_stride: word(self.partial_stride()),
+                    scalars: planner.problem.scalars(),
+                };
+                (bindings, uniforms)
+            },
+        )
+    }
+
+    /// The tiles of a window. Rows that share parameters are a batch.
+    fn tiles(&self, known: &Known, window: &Window, range: TileRange) -> BatchTiles {
+        let (rows, walk) = (&self.rows, &self.walk);
+        let (columns, column_tiles) = (word(rows.columns), word(self.column_tiles));
+        let samples = walk.samples(rows);
+        BatchTiles {
+            statistics: word(rows.rows),
+            parameters: word(samples * rows.columns),
+            end_column_tile: word(samples * self.column_tiles),
+            tile_rows: word(walk.tile_rows),
+            row_tiles: word(walk.splits_of_a_sample()),
+            last_vector: window.last_vector(rows.division.vector()),
+            stats: known.stats.first,
+            copies: known.params.copies,
+            ..BatchTiles::of_one_batch(word(walk.param_rows), columns, column_tiles, range)
+        }
+    }
 }
 
 impl Walk for RowsReadTwice<'_> {
@@ -155,113 +265,43 @@ impl Walk for RowsReadTwice<'_> {
 
     /// A gradient's sums of rows and columns alike. Forward, rows have statistics like channels.
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
+        let (planner, rows) = (&self.planner, &self.rows);
         if !planner.body.is_gradient() {
             return Planes::over_rows(*planner).reduce(known, workspace);
         }
-        let (tensors, params) = (planner.tensors, &known.params);
-        let summed = tensors.param_grads();
-        let kernel = RowsReduce {
-            threads_per_row: word(rows.division.threads_per_row),
-            threads_per_partial: word(self.threads_per_partial),
-            column_vectors: word(rows.division.column_vectors),
-            vector_vec4s: word(rows.division.vector_vec4s),
-            one_partial: self.partials_per_row == 1,
-            aligned: rows.aligned(),
-            complete: rows.complete(),
-            of_samples: walk.of_samples,
-            copied_params: params.copied,
-            summed,
-            add_thread_rows: walk.add_thread_rows && summed,
-            direct: self.direct,
+        let reduce = |region, splits| {
+            let tensors = planner.tensors;
+            let results = tensors.results.iter().filter(|_| self.direct);
+            self.dispatches(known, splits, Some(region), &results.collect::<Vec<_>>())
         };
-        let reduce = |region: Region, splits: Range<u64>| {
-            let windows = self.windows(splits)?;
-            let kernel = (kernel, rows.division.workgroup_size);
-            planner.over(&windows, kernel, |window, range| {
-                let mut bindings = tensors.reduced(window);
-                bindings.extend(params.bindings.clone());
-                bindings.push(Binding::workspace());
-                if self.direct {
-                    bindings.extend(tensors.result_bindings());
-                }
-                let uniforms = RowsReduceUniforms {
-                    tiles: walk.uniforms(rows, window, range),
-                    column_tiles: word(self.column_tiles),
-                    partials_per_row: word(self.partials_per_row),
-                    stats: known.stats.first,
-                    copies: params.copies,
-                    row_partials: known.kept.first,
-                    partials: region.first,
-                    inverse_count: 1.0 / rows.columns.max(1) as f64,
-                };
-                (bindings, uniforms)
-            })
-        };
-        let partials = |region, splits| walk.column_partials(rows, region, splits);
+        let partials = |region, splits| self.partials_of_columns(region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
         let of_rows = Partials {
             channel_stride: self.partials_per_row,
             ..Partials::plain(known.kept, word(rows.rows), self.partials_per_row, 1)
         };
+        let summed = planner.tensors.param_grads() && !self.direct;
         Ok(Reduced {
             dispatches,
             statistics: self.has_means().then_some(of_rows),
-            parameters: (summed && !self.direct).then_some(sums),
+            parameters: summed.then_some(sums),
         })
     }
 
     fn apply(&self, known: &Known) -> Result<Vec<Dispatch>, Unfit> {
-        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
-        let (tensors, params) = (planner.tensors, &known.params);
-        let kernel = RowsApply {
-            threads_per_row: word(rows.division.threads_per_row),
-            column_vectors: word(rows.division.column_vectors),
-            vector_vec4s: word(rows.division.vector_vec4s),
-            one_partial: known.means.is_none(),
-            aligned: rows.aligned(),
-            complete: rows.complete(),
-            of_samples: walk.of_samples,
-            copied_params: params.copied,
-            narrow: rows.columns < 4,
-            whole: rows.elements().is_multiple_of(rows.division.vector()),
-        };
-        let (read, written) = (&tensors.inputs, &tensors.outputs);
-        let bound = planner.elementwise() + params.bindings.len();
+        let (planner, outputs) = (&self.planner, &self.planner.tensors.outputs);
         // Outputs are written one after another where the adapter binds too few buffers for both.
+        let bound = planner.elementwise() + known.params.bindings.len();
         let fits = planner.profile.binds(bound);
-        let at_once = if fits { written.len() } else { 1 };
-        let windows = self.windows(0..walk.splits(rows))?;
-        let kernel = (kernel, rows.division.workgroup_size);
+        let at_once = if fits { outputs.len() } else { 1 };
         let mut dispatches = Vec::new();
-        for written in written.chunks(at_once) {
-            let pass = planner.over(&windows, kernel, |window, range| {
-                let mut bindings: Vec<_> = read.iter().map(|tensor| window.bind(tensor)).collect();
-                bindings.extend(params.bindings.clone());
-                bindings.push(Binding::workspace());
-                bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
-                let uniforms = RowsApplyUniforms {
-                    tiles: walk.uniforms(rows, window, range),
-                    column_tiles: word(self.column_tiles),
-                    stats: known.stats.first,
-                    means: known.means.map_or(0, |region| region.first),
-                    copies: params.copies,
-                };
-                (bindings, uniforms)
-            })?;
-            dispatches.extend(pass);
+        for written in outputs.chunks(at_once) {
+            let splits = 0..self.walk.splits(&self.rows);
+            let written: Vec<_> = written.iter().collect();
+            dispatches.extend(self.dispatches(known, splits, None, &written)?);
         }
         Ok(dispatches)
     }
-}
-
-/// The number of partial sums of a row, from all invocations that hold some of it.
-fn partials_per_row(rows: &Rows, threads_per_partial: u64) -> u64 {
-    let before = rows.column_tiles().saturating_sub(1);
-    let rest = rows.row_vectors() - before * rows.division.tile_vectors();
-    let invocations =
-        before * rows.division.threads_per_row + rest.min(rows.division.threads_per_row);
-    div_ceil(invocations, threads_per_partial)
 }
 
 #[cfg(test)]

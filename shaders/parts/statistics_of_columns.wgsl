@@ -1,0 +1,41 @@
+// For columns_walk where statistics belong to columns: an invocation knows the coefficients of its columns, and a row's
+// parameters are added to them.
+
+#import body, scalars
+
+alias KnownOfColumns = Coefficients;
+alias KnownOfRow = Params;
+
+const adds_columns: bool = reduced;
+const adds_rows: bool = summed;
+
+fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {
+    var known: Coefficients;
+    if recorded {
+        known = coefficients_of(records_of_columns(uniforms.stats, batch, column));
+    } else {
+        known = with_params_of_columns(statistics_at(batch, column), column);
+    }
+    if batch_statistics {
+        known = combine(known, records_of_columns(uniforms.means, batch, column));
+    }
+    return known;
+}
+
+fn known_of_row(batch: u32, row: u32) -> KnownOfRow {
+    return params_of_row(number_of_row(batch, row));
+}
+
+// The coefficients of four elements of a row.
+fn coefficients_at(columns: KnownOfColumns, row: KnownOfRow, batch: u32, row_start: u32, column: u32) -> Coefficients {
+    return with_params_of_row(columns, row);
+}
+
+fn with_sums_of_columns(columns: KnownOfColumns, sums: Accumulator) -> KnownOfColumns {
+    return with_sums(columns, sums, scalars());
+}
+
+// Whether an invocation's vector, from a column on, is one of the row's.
+fn is_in_row(row_start: u32, column: u32) -> bool {
+    return column < uniforms.end_column;
+}
