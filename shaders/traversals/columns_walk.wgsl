@@ -29,7 +29,7 @@
 // Moves 2 n elements in (n forward), and n out if applied, or 2 n with sum; reduced and applied 2 n (n forward) more in,
 // unless the second reading is cached. n / 32 words more in, and n elements more out, for a mask.
 
-#import tiles, body, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
+#import tiles, body, records, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
 #import batches if not of_channels, statistics_of_columns if not of_rows
 #import columns_of_channels if of_channels, columns_of_batches if of_batches, columns_of_rows if of_rows

@@ -72,10 +72,10 @@ impl Body {
             (Computes::Gradient, false) if self.centered => {
                 !matches!(kernel, CombineGroups | FlatApply | ColumnsFused)
             }
-            (Computes::Gradient, false) => match kernel {
-                PackStatistics | PackParams | RowsFused | ColumnsWalk | Finish => true,
-                _ => false,
-            },
+            (Computes::Gradient, false) => matches!(
+                kernel,
+                PackStatistics | PackParams | RowsFused | ColumnsWalk | Finish
+            ),
             (Computes::Forward, true) => matches!(
                 kernel,
                 PackStatistics
