@@ -69,16 +69,15 @@ impl From<Grid> for Layout {
     }
 }
 
-/// Axes in any order: the leading ones, kept or reduced, and then `width` elements of the last one. If the last axis is
-/// kept, `width` divides the channels and is a multiple of 4, or else the elements of a batch are a multiple of 4 and
-/// in one piece. If it is reduced, or folded into the leading axes with a width of 1, the grid's `inner` is the width.
+/// Axes in any order: the leading ones, kept or reduced, and then the last one, of `width`. If it is reduced, the grid's
+/// `inner` is the width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GeneralAxes {
     pub sizes: [u32; MAX_RANK],
     /// Bit a is set if axis a is kept.
     pub kept: u32,
     pub width: u32,
-    /// Whether the last axis, of `width`, is kept.
+    /// Whether the last axis is kept.
     pub keeps_last: bool,
 }
 
@@ -422,16 +421,7 @@ fn general_layout(axes: &[(u32, bool)]) -> Layout {
         let sizes = axes.iter().filter(|axis| axis.1 == kept);
         sizes.map(|axis| axis.0).product()
     };
-    let (width, keeps_last, leading) = match axes {
-        [leading @ .., (last, false)] => (*last, false, leading),
-        [leading @ .., (last, true)] if last.is_multiple_of(4) => (*last, true, leading),
-        [(_, true), (rows, false), (last, true)]
-            if (u64::from(*rows) * u64::from(*last)).is_multiple_of(4) =>
-        {
-            (*last, true, axes.split_at(2).0)
-        }
-        _ => (1, false, axes),
-    };
+    let (&(width, keeps_last), leading) = axes.split_last().unwrap_or((&(1, false), axes));
     let mut general = GeneralAxes {
         sizes: [1; MAX_RANK],
         kept: 0,
@@ -511,7 +501,7 @@ mod tests {
         assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 5, true));
         let (folded, axes) = general(&[2, 3, 5], &[2, 1, 5]);
         assert_eq!(folded, grid(3, 10, 1));
-        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b101, 1, false));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 5, true));
     }
 
     #[test]

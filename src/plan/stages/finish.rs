@@ -73,11 +73,7 @@ impl Partials {
             mixed: self.mixed.is_some(),
             plain: self.repeats * u64::from(self.inner) == 1,
             paired: self.paired,
-            to_subtotals: false,
-            added: false,
-            from_sums: false,
-            to_sums: false,
-            derive: false,
+            ..Finish::default()
         }
     }
 

@@ -280,7 +280,10 @@ impl Dump {
             let variant = dispatch.variant(plan.types, plan.access(), &all);
             let kernel = self.kernel(variant.normalized());
             let uniforms = hash(&uniforms.bytes(plan.types.data.accumulator()));
-            let bindings: Vec<_> = bindings.iter().map(|b| (b.tensor, &b.bytes)).collect();
+            let bindings: Vec<_> = bindings
+                .iter()
+                .map(|b| (b.tensor, &b.bytes, &b.owned))
+                .collect();
             writeln!(
                 self.text,
                 "  {phases:?} {:?} {kernel:x} {workgroup_size} {constants:?} {bindings:?} {uniforms:x} {workgroups:?} \

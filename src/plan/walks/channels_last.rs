@@ -25,7 +25,11 @@ const MAX_VEC4S: u32 = 16;
 /// for a workgroup, or all there are.
 struct ChannelRows {
     repeats: u64,
+    /// Elements from one row to the next, and the vectors that hold them.
+    columns: u64,
     width_vectors: u64,
+    /// Whether every row begins at a vector. With general axes, batches may begin elsewhere.
+    aligned: bool,
     rows: u64,
     /// The number of indices over the kept leading axes, if axes are general: each has its own rows.
     batches: u64,
@@ -62,6 +66,7 @@ impl ChannelRows {
         } else {
             outer_elements
         };
+        let aligned = batches == 1 || together.is_multiple_of(4);
         let vector_vec4s = u64::from(planner.vector_vec4s(together));
         // The same number of elements side by side whatever a vector holds, where other invocations can do other rows.
         let threads_per_row = if threads_per_row < u64::from(workgroup_size) {
@@ -70,16 +75,20 @@ impl ChannelRows {
             threads_per_row
         };
         let vector = 4 * vector_vec4s;
-        let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
-        let vectors = outer_elements * whole_vectors / vector;
+        let whole_vectors = if aligned {
+            vector >> outer_elements.trailing_zeros().min(vector.ilog2())
+        } else {
+            1
+        };
+        let vectors = |repeats: u64| div_ceil(outer_elements * repeats, vector);
         // Rows wide enough that all invocations have work, and, if registers allow, equal work; no wider than the
         // tensor, which may end inside the last vector.
         let most_owned = most_vectors(tuning.channels_last_vec4s.min(MAX_VEC4S), vector_vec4s);
         let outer = u64::from(grid.outer).max(1);
-        let most =
-            div_ceil(outer, whole_vectors).min((threads_per_row * most_owned / vectors).max(1));
+        let owned = threads_per_row * most_owned / vectors(whole_vectors);
+        let most = div_ceil(outer, whole_vectors).min(owned.max(1));
         let busy = |repeats: u64| {
-            let width = vectors * repeats;
+            let width = vectors(whole_vectors * repeats);
             width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
         };
         let busier = |best, more| if busy(more) > busy(best) { more } else { best };
@@ -89,19 +98,26 @@ impl ChannelRows {
         };
         let all = (1..=most.min(threads_per_row)).filter(fits);
         let repeats = (whole_vectors * all.fold(1, busier)).min(outer);
-        let width_vectors = div_ceil(outer_elements * repeats, vector);
+        let width_vectors = vectors(repeats);
+        let columns = if aligned {
+            vector * width_vectors
+        } else {
+            outer_elements * repeats
+        };
         // A row's vectors are divided among invocations: first one for each, then several.
         let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
         let threads = (workgroup_size, threads_per_row);
         let elements = layout.grid.elements();
         Self {
             repeats,
+            columns,
             width_vectors,
+            aligned,
             rows: div_ceil(grid.elements(), outer_elements * repeats),
             batches,
             channels: grid.channels,
             in_one_piece,
-            complete: elements.is_multiple_of(vector * width_vectors),
+            complete: elements.is_multiple_of(columns),
             whole: elements.is_multiple_of(vector),
             division: Division::new(threads, (width_vectors, vector_vec4s), most_owned),
             segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
@@ -111,11 +127,6 @@ impl ChannelRows {
     /// Tiles in a row.
     fn column_tiles(&self) -> u64 {
         div_ceil(self.width_vectors, self.division.tile_vectors())
-    }
-
-    /// Elements in a row's vectors.
-    fn width(&self) -> u64 {
-        self.division.vector() * self.width_vectors
     }
 }
 
@@ -144,20 +155,20 @@ impl Split {
                 <= u64::from(columns.division.workgroup_size)
             && columns.division.at_once() > 1
             && (2..=MAX_SEQUENTIAL).contains(&of_channel);
-        let paired = planner.body.pairs() && of_channel == 1;
+        let paired = planner.body.pairs() && of_channel == 1 && columns.aligned;
         let channels = u64::from(grid.channels);
         let records = match (by_channel, paired) {
             (true, _) => channels,
             // The last row's last vector may end after the channels.
-            (_, true) => channels.max(columns.width()) / 2,
-            (false, false) => columns.batches * columns.width(),
+            (_, true) => channels.max(columns.columns) / 2,
+            (false, false) => columns.batches * columns.columns,
         };
         let column_tiles = columns.batches * columns.column_tiles();
         let tile_elements = columns.division.tile_columns() * columns.rows;
         let room = planner.partial_records(channels);
         let held = |unit: u64| {
             if columns.in_one_piece {
-                (unit / columns.width()).max(1)
+                (unit / columns.columns).max(1)
             } else {
                 u64::MAX
             }
@@ -264,7 +275,7 @@ impl ChannelsLast<'_> {
             let tile = unit / segments;
             let row = tile / row_tiles * columns.rows + tile % row_tiles * tile_rows;
             let first = unit % segments * segment;
-            (row * columns.width() + first * columns.division.vector()).min(layout.grid.elements())
+            (row * columns.columns + first * columns.division.vector()).min(layout.grid.elements())
         };
         // Where there are several batches, `tiles` are all of each.
         let of_a_tile = columns.batches * segments;
@@ -315,6 +326,8 @@ impl ChannelsLast<'_> {
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
             whole: columns.whole,
+            aligned: columns.aligned,
+            shares_words: !(columns.columns * planner.data.size()).is_multiple_of(4),
             reduced,
             add_thread_rows: reduced && division.at_once() > 1,
             recorded: !reduced || !planner.body.statistics().is_empty(),
@@ -350,7 +363,7 @@ impl ChannelsLast<'_> {
         let (layout, columns) = (&self.over.layout, &self.columns);
         let vector = columns.division.vector();
         let (channels, column_tiles) = (layout.grid.channels, word(share.column_tiles));
-        let (rows, width) = (word(columns.rows), word(columns.width()));
+        let (rows, width) = (word(columns.rows), word(columns.columns));
         BatchTiles {
             statistics: channels,
             parameters: channels,
@@ -361,7 +374,7 @@ impl ChannelsLast<'_> {
                 axes: layout.sizes(),
             },
             first_column: word(share.vectors.start * vector),
-            end_column: word(share.vectors.end * vector),
+            end_column: word((share.vectors.end * vector).min(columns.columns)),
             end_column_tile: word(columns.batches * share.column_tiles),
             tile_rows: word(tile_rows),
             row_tiles: word(div_ceil(columns.rows, tile_rows)),
@@ -420,14 +433,14 @@ impl Walk for ChannelsLast<'_> {
         let (profile, division) = (planner.profile, &columns.division);
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > division.tile_vectors();
-        let apart = if cut { columns.width() } else { 0 };
+        let apart = if cut { columns.columns } else { 0 };
         // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
         let tile = u64::from(profile.tuning.tile);
         let left = layout.grid.elements() / busy_workgroups(planner);
         let tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
             .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
             .min(planner.most_apart(apart))
-            .min(profile.most_between_cuts(layout.grid.elements()) / columns.width())
+            .min(profile.most_between_cuts(layout.grid.elements()) / columns.columns)
             .max(1);
         let shares = self.shares(tile_rows, 0..div_ceil(columns.rows, tile_rows))?;
         self.dispatches(known, tile_rows, &shares, None)
@@ -470,7 +483,7 @@ mod tests {
             let planner = Planner::new(&profile, &problem, &tensors);
             let walk = ChannelsLast::new(planner).ok().unwrap();
             let (columns, split) = (&walk.columns, &walk.split);
-            let width = columns.width();
+            let width = columns.columns;
             assert!(
                 width.is_multiple_of(u64::from(columns.channels)),
                 "{shape:?}"
@@ -536,13 +549,13 @@ mod tests {
             let grid = over.layout.grid;
             let columns = ChannelRows::new(&over);
             let what = format!("{outer}x{channels}x{inner}");
-            let rest = columns.rows * columns.width() - grid.elements();
-            assert!(rest < columns.width(), "{what}");
+            let rest = columns.rows * columns.columns - grid.elements();
+            assert!(rest < columns.columns, "{what}");
             if columns.rows == 1 {
                 assert!(
                     rest < columns.division.vector(),
                     "{what}: {}",
-                    columns.width()
+                    columns.columns
                 );
             }
         }

@@ -63,8 +63,9 @@ impl Division {
     pub fn of_a_row(&self) -> u64 {
         2 + self.column_vectors * (1 + self.vector_vec4s)
     }
-    /// The kernel over columns of one batch, one column tile to a workgroup, before it is said what it does. It loads
-    /// rows of `tile_rows` by so many loads at once.
+
+    /// columns_walk with this division, one column tile to a workgroup, and nothing chosen yet. An invocation has up to
+    /// `loads` loads under way, of tiles of `tile_rows` rows.
     pub fn columns_walk(&self, planner: &Planner<'_>, tile_rows: u64, loads: u32) -> ColumnsWalk {
         let walked = div_ceil(tile_rows, self.at_once()).max(1);
         let rows_at_once = planner.rows_at_once(loads, self.column_vectors);
@@ -75,27 +76,11 @@ impl Division {
             vector_vec4s: word(self.vector_vec4s),
             rows_at_once: word(rows_at_once.min(1 << walked.ilog2())),
             one_tile: true,
-            of_channels: false,
-            of_batches: false,
-            of_rows: false,
-            general: false,
             in_one_piece: true,
             complete: true,
             whole: true,
             aligned: true,
-            shares_words: false,
-            reduced: false,
-            applied: false,
-            recorded: false,
-            batch_statistics: false,
-            copied_params: 0,
-            of_samples: false,
-            summed: false,
-            one_partial: false,
-            direct: false,
-            add_thread_rows: false,
-            by_channel: false,
-            paired_columns: false,
+            ..ColumnsWalk::default()
         }
     }
 }
