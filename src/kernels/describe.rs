@@ -144,7 +144,7 @@ macro_rules! uniforms {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
     }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub(crate) struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
         }

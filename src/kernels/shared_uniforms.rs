@@ -89,13 +89,11 @@ uniforms! {
 }
 
 impl ColumnChannels {
-    /// Where columns have statistics of their own.
+    /// Where columns are not channels.
     pub fn none() -> Self {
         Self {
-            channels: 0,
-            row_channels: 0,
-            inner: 0,
             axes: GeneralSizes::none(),
+            ..Self::default()
         }
     }
 }
@@ -148,12 +146,12 @@ uniforms! {
 }
 
 uniforms! {
-    /// Tiles of the columns of batches, which have statistics, or belong to channels that do.
+    /// Tiles of batches of rows of columns. Statistics belong to columns, to channels of columns, or to rows.
     struct BatchTiles {
         /// Rows of a batch, and columns.
         rows: u32,
         columns: u32,
-        /// The length of the statistics: columns of all batches, or channels.
+        /// The length of the statistics: columns or rows of all batches, or channels.
         statistics: u32,
         /// The length of gamma and beta.
         parameters: u32,
@@ -183,29 +181,22 @@ uniforms! {
 }
 
 impl BatchTiles {
-    /// One batch, in so many column tiles of all rows.
-    pub fn of_one_batch(rows: u32, columns: u32, column_tiles: u32, range: TileRange) -> Self {
+    /// One batch, in so many column tiles, one to a workgroup, of all rows.
+    pub fn of_whole_rows(rows: u32, columns: u32, column_tiles: u32) -> Self {
         Self {
             rows,
             columns,
             statistics: columns,
             parameters: columns,
             channels: ColumnChannels::none(),
-            first_column: 0,
             end_column: columns,
-            first_batch: 0,
             column_tiles,
-            first_column_tile: 0,
             end_column_tile: column_tiles,
             walked_tiles: 1,
             walks_of_a_row: column_tiles,
             tile_rows: rows,
-            first_row_tile: 0,
             row_tiles: 1,
-            range,
-            last_vector: 0,
-            stats: 0,
-            copies: 0,
+            ..Self::default()
         }
     }
 

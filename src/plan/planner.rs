@@ -141,6 +141,11 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether two rows of so many columns may share a word of elements.
+    pub fn shares_words(&self, columns: u64) -> bool {
+        !(columns * self.data.size()).is_multiple_of(4)
+    }
+
     /// Records that partial sums may take: one for each channel or row, as many bytes as src, and 4 MiB.
     pub fn allowed_records(&self, groups: u64) -> u64 {
         groups + (self.tensors.src.bytes() + PARTIALS_SPARE) / (4 * self.data.accumulator().size())
@@ -173,6 +178,12 @@ impl Planner<'_> {
         } else {
             u64::from(self.profile.tuning.prefetched_pages).max(1)
         }
+    }
+
+    /// Invocations of a workgroup that are side by side in rows of columns, a power of two, if rows are that long.
+    pub fn threads_per_row(&self, workgroup_size: u32) -> u32 {
+        let threads = self.profile.tuning.channels_last_threads;
+        1 << threads.clamp(1, workgroup_size).ilog2()
     }
 
     /// A workgroup size of the tuning, within the adapter's limits.

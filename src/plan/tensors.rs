@@ -82,17 +82,10 @@ impl Tensors {
     pub fn reduced(&self, window: &Window) -> Vec<Binding> {
         let inputs = self.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Residual || !self.residual_after);
-        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
         // A forward pass writes its mask later.
-        if self.inputs.iter().any(|one| one.tensor == Tensor::DiffDst) {
-            bindings.extend(self.mask.as_ref().map(|mask| window.bind_mask(mask)));
-        }
-        bindings
-    }
-
-    /// The bindings of the results of each channel, row or column.
-    pub fn result_bindings(&self) -> impl Iterator<Item = Binding> {
-        self.results.iter().map(Binding::whole)
+        let reads_mask = self.inputs.iter().any(|one| one.tensor == Tensor::DiffDst);
+        let mask = self.mask.iter().filter(|_| reads_mask);
+        window.bind_all(read.chain(mask)).collect()
     }
 
     /// The statistics that a forward pass writes.

@@ -7,6 +7,7 @@ use super::sizes::word;
 use crate::error::Error;
 use crate::kernels::TileRange;
 use crate::profile::{MAX_BINDING, MAX_WINDOW, Profile};
+use crate::tensor::Tensor;
 use std::ops::Range;
 
 /// A dispatch's share: the units that it does, their tiles, and the elements that it binds.
@@ -31,21 +32,40 @@ pub(crate) fn mask_unit(profile: &Profile) -> u64 {
     8 * alignment(profile)
 }
 
+impl Profile {
+    /// Whether a window holds so many bytes, wherever they begin.
+    pub(super) fn window_holds(&self, bytes: u64) -> bool {
+        bytes + 2 * alignment(self) <= self.longest_window()
+    }
+}
+
 impl Window {
-    /// A data tensor bound to this window.
+    /// A tensor bound to this window. A mask, which has a word of 32 bits for 32 elements, is bound from an aligned
+    /// position on; what is no data is bound whole.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
-        let owned = self.owned.as_ref();
-        Binding {
-            owned: owned.map(|elements| Binding::elements(tensor, elements).bytes),
-            ..Binding::elements(tensor, &self.elements)
+        match tensor.tensor {
+            Tensor::Mask => {
+                let first = self.elements.start / self.mask_unit * self.mask_unit / 32;
+                let end = self.elements.end.div_ceil(32).min(tensor.elements);
+                Binding::elements(tensor, &(first..end))
+            }
+            data if data.is_data() => {
+                let owned = self.owned.as_ref();
+                Binding {
+                    owned: owned.map(|elements| Binding::elements(tensor, elements).bytes),
+                    ..Binding::elements(tensor, &self.elements)
+                }
+            }
+            _ => Binding::whole(tensor),
         }
     }
 
-    /// A mask, with a word of 32 bits for 32 elements, bound from an aligned position on.
-    pub fn bind_mask(&self, mask: &Requirement) -> Binding {
-        let first = self.elements.start / self.mask_unit * self.mask_unit / 32;
-        let end = self.elements.end.div_ceil(32).min(mask.elements);
-        Binding::elements(mask, &(first..end))
+    /// Tensors bound to this window.
+    pub fn bind_all<'a>(
+        &self,
+        tensors: impl IntoIterator<Item = &'a Requirement>,
+    ) -> impl Iterator<Item = Binding> {
+        tensors.into_iter().map(|tensor| self.bind(tensor))
     }
 
     /// The uniforms that describe a dispatch's tiles of a tensor.

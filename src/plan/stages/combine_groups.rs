@@ -27,9 +27,8 @@ pub(crate) fn sums_of_all_samples(problem: &Problem, sums: Region) -> Partials {
         }
     } else {
         Partials {
-            channel_stride: group_channels.into(),
             mixed: mixed(|axes| axes.statistics),
-            ..Partials::plain(sums, groups.count, group_channels.into(), 1)
+            ..Partials::side_by_side(sums, groups.count, group_channels.into())
         }
     }
 }

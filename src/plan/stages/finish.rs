@@ -47,6 +47,14 @@ impl Partials {
         }
     }
 
+    /// A channel's partial sums side by side.
+    pub fn side_by_side(region: Region, channels: u32, count: u64) -> Self {
+        Self {
+            channel_stride: count,
+            ..Self::plain(region, channels, count, 1)
+        }
+    }
+
     /// One partial sum in each split, two channels to a record. Channels come in whole vec4s, or there is one partial
     /// sum, whose region is reserved in whole vec4s.
     pub fn paired(region: Region, channels: u32, count: u64) -> Self {

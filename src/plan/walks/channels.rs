@@ -62,10 +62,9 @@ impl Channels<'_> {
         let skips_src = by_constants && !problem.epilogue.is_recomputed();
         let inputs = tensors.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Src || !skips_src);
-        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
-        bindings.extend(tensors.mask.as_ref().map(|mask| window.bind_mask(mask)));
+        let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.mask)).collect();
         bindings.push(Binding::workspace());
-        bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
+        bindings.extend(window.bind_all(&tensors.outputs));
         bindings
     }
 

@@ -13,7 +13,6 @@ use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
-use crate::tensor::Tensor;
 
 /// The most elements of a tensor that is bound at once although it is not small.
 const MOST_AT_ONCE: u64 = 1 << 24;
@@ -268,12 +267,7 @@ impl Walk for PlanesFused<'_> {
         };
         let kernel = (kernel, block.workgroup_size);
         let dispatches = planner.over(&windows, kernel, |window, range| {
-            let bind = |&tensor: &&Requirement| match tensor.tensor {
-                Tensor::Mask => window.bind_mask(tensor),
-                data if data.is_data() => window.bind(tensor),
-                _ => Binding::whole(tensor),
-            };
-            let mut bindings: Vec<_> = bound.iter().map(bind).collect();
+            let mut bindings: Vec<_> = window.bind_all(bound.iter().copied()).collect();
             bindings.extend(keeps_sums.then(Binding::workspace));
             let uniforms = ChannelsFirstFusedUniforms {
                 outer: grid.outer,

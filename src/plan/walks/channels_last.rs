@@ -6,9 +6,7 @@ use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::LONE_PLANE;
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{
-    Cannot, MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit, check, check_dispatches,
-};
+use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
@@ -51,8 +49,7 @@ impl ChannelRows {
         let (planner, layout) = (&over.planner, &over.layout);
         let tuning = &planner.profile.tuning;
         let workgroup_size = planner.workgroup(tuning.workgroup);
-        let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
-        let threads_per_row = 1u64 << threads_per_row.ilog2(); // a power of two, as the kernels' trees of sums need it
+        let threads_per_row = u64::from(planner.threads_per_row(workgroup_size));
         let (mut grid, mut batches, mut in_one_piece) = (layout.grid, 1, true);
         if let Some(general) = &layout.general {
             let channels = general.width.max(1);
@@ -327,7 +324,7 @@ impl ChannelsLast<'_> {
             complete: columns.complete,
             whole: columns.whole,
             aligned: columns.aligned,
-            shares_words: !(columns.columns * planner.data.size()).is_multiple_of(4),
+            shares_words: planner.shares_words(columns.columns),
             reduced,
             add_thread_rows: reduced && division.at_once() > 1,
             recorded: !reduced || !planner.body.statistics().is_empty(),
@@ -380,7 +377,8 @@ impl ChannelsLast<'_> {
             row_tiles: word(div_ceil(columns.rows, tile_rows)),
             last_vector: share.window.last_vector(vector),
             stats: stats.first,
-            ..BatchTiles::of_one_batch(rows, width, column_tiles, range)
+            range,
+            ..BatchTiles::of_whole_rows(rows, width, column_tiles)
         }
     }
 }
@@ -430,17 +428,14 @@ impl Walk for ChannelsLast<'_> {
             return self.over.apply_with_mask(known);
         }
         let (planner, layout, columns) = (&self.over.planner, &self.over.layout, &self.columns);
-        let (profile, division) = (planner.profile, &columns.division);
+        let division = &columns.division;
         // The reduction walks more pieces of rows than this, since its sums of each column cost more.
         let cut = columns.width_vectors > division.tile_vectors();
         let apart = if cut { columns.columns } else { 0 };
-        // A tile loads its coefficients once, so it grows while enough tiles are left to keep the adapter busy.
-        let tile = u64::from(profile.tuning.tile);
-        let left = layout.grid.elements() / busy_workgroups(planner);
-        let tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
-            .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
+        let (elements, busy) = (layout.grid.elements(), busy_workgroups(planner));
+        let tile_rows = division
+            .rows_applied(planner, elements, columns.columns, busy)
             .min(planner.most_apart(apart))
-            .min(profile.most_between_cuts(layout.grid.elements()) / columns.columns)
             .max(1);
         let shares = self.shares(tile_rows, 0..div_ceil(columns.rows, tile_rows))?;
         self.dispatches(known, tile_rows, &shares, None)

@@ -9,8 +9,7 @@
 
 use super::columns_cut::{Columns, Cut, Piece, pieces_of};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
-use crate::plan::axes::ByColumn;
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
 use crate::plan::dispatch::{Binding, Dispatch};
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
@@ -18,69 +17,19 @@ use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::stages::params::LoadedParams;
-use crate::plan::windows::{Share, Window, alignment, windows_of};
+use crate::plan::windows::{Share, Window, windows_of};
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
 
-/// The column tiles and tiles of rows that some dispatches do.
-pub(crate) struct Tiles<'a> {
-    pub piece: &'a Piece,
-    pub row_tiles: Range<u64>,
-    pub tile_rows: u64,
-    pub walked_tiles: u64,
-    /// The record of statistic 0.
-    pub stats: u32,
-}
-
-/// A dispatch's share of a piece.
+/// A dispatch's share of a piece, and its tiles, but for their range.
 pub(crate) struct ColumnShare {
     pub window: Window,
-    /// Elements in a vector.
-    vector: u64,
-    first_batch: u64,
-    /// The numbers of the column tiles, which walks go through.
-    column_tiles: Range<u64>,
-    walks_of_a_row: u64,
-    row_tiles: Range<u64>,
+    pub tiles: BatchTiles,
 }
 
 impl Share for ColumnShare {
     fn window(&self) -> &Window {
         &self.window
-    }
-}
-
-impl ColumnShare {
-    /// The uniforms that describe it to both kernels.
-    pub fn uniforms(
-        &self,
-        of: &ByColumn,
-        tiles: &Tiles<'_>,
-        params: &LoadedParams,
-        range: TileRange,
-    ) -> BatchTiles {
-        BatchTiles {
-            rows: of.rows,
-            columns: of.columns,
-            statistics: word(of.statistics()),
-            parameters: word(of.parameters()),
-            channels: ColumnChannels::none(),
-            first_column: word(tiles.piece.columns.start),
-            end_column: word(tiles.piece.columns.end),
-            first_batch: word(self.first_batch),
-            column_tiles: word(tiles.piece.tiles),
-            first_column_tile: word(self.column_tiles.start),
-            end_column_tile: word(self.column_tiles.end),
-            walked_tiles: word(tiles.walked_tiles),
-            walks_of_a_row: word(self.walks_of_a_row),
-            tile_rows: word(tiles.tile_rows),
-            first_row_tile: word(self.row_tiles.start),
-            row_tiles: word(self.row_tiles.end - self.row_tiles.start),
-            range,
-            last_vector: self.window.last_vector(self.vector),
-            stats: tiles.stats,
-            copies: params.copies,
-        }
     }
 }
 
@@ -107,9 +56,8 @@ impl<'a> WalkedColumns<'a> {
         let by = &walk.over.by;
         if planner.problem.is_inference() {
             let row = u64::from(by.columns) * planner.data.size();
-            let fits = row + 2 * alignment(profile) <= profile.longest_window();
             check(
-                fits,
+                profile.window_holds(row),
                 format_args!("{row} bytes of a row do not fit one binding"),
             )?;
             return Ok(walk);
@@ -146,31 +94,6 @@ impl<'a> WalkedColumns<'a> {
         tensors.statistics.len() + tensors.written_statistics().count()
     }
 
-    /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element.
-    fn bindings(&self, applied: bool, params: &LoadedParams, window: &Window) -> Vec<Binding> {
-        let tensors = self.over.planner.tensors;
-        let bind = |tensor| window.bind(tensor);
-        let mut bindings: Vec<_> = if applied {
-            tensors.inputs.iter().map(bind).collect()
-        } else {
-            tensors.reduced(window)
-        };
-        if self.fused {
-            bindings.extend(tensors.statistics.iter().map(Binding::whole));
-        }
-        bindings.extend(params.bindings.clone());
-        if !self.fused || params.copied != 0 || tensors.param_grads() {
-            bindings.push(Binding::workspace());
-        }
-        if applied {
-            bindings.extend(tensors.outputs.iter().map(bind));
-        }
-        if self.fused {
-            bindings.extend(tensors.written_statistics().map(Binding::whole));
-        }
-        bindings
-    }
-
     /// The dispatches over a part: a reduction of some tiles of rows, whose partial sums begin at a region; without
     /// those, the elementwise pass, or everything.
     fn dispatches(
@@ -197,7 +120,7 @@ impl<'a> WalkedColumns<'a> {
             threads_per_partial: word(cut.threads_per_partial),
             one_tile: !reduced || cut.walked_tiles == 1,
             aligned: by.is_aligned(),
-            shares_words: applied && over.shares_words(),
+            shares_words: applied && planner.shares_words(by.columns.into()),
             reduced,
             applied,
             recorded: !fused && (applied || !planner.body.statistics().is_empty()),
@@ -222,18 +145,17 @@ impl<'a> WalkedColumns<'a> {
         };
         let mut dispatches = Vec::new();
         for piece in &pieces {
-            let tiles = Tiles {
-                piece,
-                row_tiles: row_tiles.clone(),
-                tile_rows,
-                walked_tiles,
-                stats: from_part(known.stats, start),
-            };
-            let shares = over.shares(&tiles)?;
+            let stats = from_part(known.stats, start);
+            let shares = over.shares(piece, &row_tiles, tile_rows, walked_tiles)?;
             let kernel = (kernel, division.workgroup_size);
             dispatches.extend(planner.over(&shares, kernel, |share, range| {
                 let uniforms = ColumnsWalkUniforms {
-                    tiles: share.uniforms(by, &tiles, params, range),
+                    tiles: BatchTiles {
+                        range,
+                        stats,
+                        copies: params.copies,
+                        ..share.tiles
+                    },
                     row_groups: word(cut.row_groups),
                     partials_per_row: word(cut.partials_per_row()),
                     row_partials: known.kept.first,
@@ -242,7 +164,8 @@ impl<'a> WalkedColumns<'a> {
                     partial_stride: word(over.partial_stride(&known.part)),
                     scalars: planner.problem.scalars(),
                 };
-                (self.bindings(applied, params, &share.window), uniforms)
+                let bindings = over.bindings(*fused, applied, params, &share.window);
+                (bindings, uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
         }
@@ -251,11 +174,8 @@ impl<'a> WalkedColumns<'a> {
 
     /// The partial sums of rows.
     fn sums_of_rows(&self, region: Region) -> Partials {
-        let partials = self.cut.partials_per_row();
-        Partials {
-            channel_stride: partials,
-            ..Partials::plain(region, word(self.over.by.parameters()), partials, 1)
-        }
+        let rows = word(self.over.by.parameters());
+        Partials::side_by_side(region, rows, self.cut.partials_per_row())
     }
 }
 
@@ -309,12 +229,49 @@ impl Walk for WalkedColumns<'_> {
 }
 
 impl Columns<'_> {
-    /// The shares of some tiles of rows of a piece. Whole batches share windows that hold them.
-    pub fn shares(&self, tiles: &Tiles<'_>) -> Result<Vec<ColumnShare>, Unfit> {
-        let Self { planner, by: of } = self;
+    /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element; a `fused` one
+    /// reads or writes statistics.
+    pub fn bindings(
+        &self,
+        fused: bool,
+        applied: bool,
+        params: &LoadedParams,
+        window: &Window,
+    ) -> Vec<Binding> {
+        let tensors = self.planner.tensors;
+        let mut bindings = if applied {
+            window.bind_all(&tensors.inputs).collect()
+        } else {
+            tensors.reduced(window)
+        };
+        if fused {
+            bindings.extend(window.bind_all(&tensors.statistics));
+        }
+        bindings.extend(params.bindings.clone());
+        if !fused || params.copied != 0 || tensors.param_grads() {
+            bindings.push(Binding::workspace());
+        }
+        if applied {
+            bindings.extend(window.bind_all(&tensors.outputs));
+        }
+        if fused {
+            bindings.extend(window.bind_all(tensors.written_statistics()));
+        }
+        bindings
+    }
+
+    /// The shares of some tiles of rows of a piece. If all of them fit a window, windows are cut between batches;
+    /// otherwise those of each batch are cut between its tiles of rows.
+    pub fn shares(
+        &self,
+        piece: &Piece,
+        row_tiles: &Range<u64>,
+        tile_rows: u64,
+        walked_tiles: u64,
+    ) -> Result<Vec<ColumnShare>, Unfit> {
+        let Self { planner, by } = self;
         let profile = planner.profile;
-        let (piece, tile_rows) = (tiles.piece, tiles.tile_rows);
-        let (rows, width) = (u64::from(of.rows), u64::from(of.columns));
+        let (rows, width) = (u64::from(by.rows), u64::from(by.columns));
         // The elements of some tiles of rows of some batches.
         let span = |(batches, tiles): &(Range<u64>, Range<u64>)| {
             let last_row = (tiles.end * tile_rows).min(rows).saturating_sub(1);
@@ -322,44 +279,61 @@ impl Columns<'_> {
             let last = (batches.end.saturating_sub(1) * rows + last_row) * width;
             first + piece.columns.start..last + piece.columns.end
         };
-        let one = span(&(0..1, tiles.row_tiles.clone()));
-        let bytes = (one.end - one.start) * planner.data.size() + 2 * alignment(profile);
-        let fits = bytes <= profile.longest_window();
-        let all = piece.batches.clone();
-        let step = if fits { all.end - all.start } else { 1 };
+        let of_a_batch = span(&(0..1, row_tiles.clone()));
+        let batch_bytes = (of_a_batch.end - of_a_batch.start) * planner.data.size();
+        let batch_fits = profile.window_holds(batch_bytes);
+        let batches = &piece.batches;
+        let step = if batch_fits {
+            batches.end - batches.start
+        } else {
+            1
+        };
         let vector = 4 * u64::from(planner.vector_vec4s(width));
         let mut shares = Vec::new();
-        for batch in all.clone().step_by(step.max(1) as usize) {
-            let units = if fits { &all } else { &tiles.row_tiles };
+        for batch in batches.clone().step_by(step.max(1) as usize) {
+            let units = if batch_fits { batches } else { row_tiles };
             let part = |some| {
-                if fits {
-                    (some, tiles.row_tiles.clone())
+                if batch_fits {
+                    (some, row_tiles.clone())
                 } else {
                     (batch..batch + 1, some)
                 }
             };
             let of_units = |some| span(&part(some));
             for mut window in windows_of(profile, &planner.tensors.src, units.clone(), of_units)? {
-                let (batches, row_tiles) = part(window.units.clone());
-                let first = piece.first_tile + (batches.start - all.start) * piece.tiles;
-                let end = first + (batches.end - batches.start) * piece.tiles;
-                let walks = div_ceil(end, tiles.walked_tiles) - first / tiles.walked_tiles;
-                let of_a_row = div_ceil(piece.tiles, tiles.walked_tiles);
+                let (own_batches, own_rows) = part(window.units.clone());
+                let first = piece.first_tile + (own_batches.start - batches.start) * piece.tiles;
+                let end = first + (own_batches.end - own_batches.start) * piece.tiles;
+                let walks = div_ceil(end, walked_tiles) - first / walked_tiles;
+                let of_a_row = div_ceil(piece.tiles, walked_tiles);
                 let walks_of_a_row = of_a_row.clamp(1, walks.max(1));
                 let rows_of_walks = div_ceil(walks, walks_of_a_row) * walks_of_a_row;
                 window.owned = Some(of_units(window.units.clone()));
-                window.tiles = 0..rows_of_walks * (row_tiles.end - row_tiles.start);
-                shares.push(ColumnShare {
-                    window,
-                    vector,
-                    first_batch: batches.start,
-                    column_tiles: first..end,
-                    walks_of_a_row,
-                    row_tiles,
-                });
+                window.tiles = 0..rows_of_walks * (own_rows.end - own_rows.start);
+                let tiles = BatchTiles {
+                    statistics: word(by.statistics()),
+                    parameters: word(by.parameters()),
+                    first_column: word(piece.columns.start),
+                    end_column: word(piece.columns.end),
+                    first_batch: word(own_batches.start),
+                    first_column_tile: word(first),
+                    end_column_tile: word(end),
+                    walked_tiles: word(walked_tiles),
+                    walks_of_a_row: word(walks_of_a_row),
+                    tile_rows: word(tile_rows),
+                    first_row_tile: word(own_rows.start),
+                    row_tiles: word(own_rows.end - own_rows.start),
+                    last_vector: window.last_vector(vector),
+                    ..BatchTiles::of_whole_rows(by.rows, by.columns, word(piece.tiles))
+                };
+                shares.push(ColumnShare { window, tiles });
             }
             // Every batch has a dispatch.
-            let left = if fits { 0 } else { all.end - batch - 1 };
+            let left = if batch_fits {
+                0
+            } else {
+                batches.end - batch - 1
+            };
             check_dispatches(shares.len() as u64 + left)?;
         }
         Ok(shares)

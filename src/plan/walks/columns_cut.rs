@@ -62,18 +62,12 @@ impl<'a> Columns<'a> {
         Ok(Self { planner, by })
     }
 
-    /// Whether two rows share words of elements.
-    pub fn shares_words(&self) -> bool {
-        !(u64::from(self.by.columns) * self.planner.data.size()).is_multiple_of(4)
-    }
-
     /// Why a dispatch cannot read and write whole batches, and statistics, if it cannot.
     pub fn check_whole(&self) -> Result<(), Cannot> {
         let (planner, profile) = (&self.planner, self.planner.profile);
         let batch = u64::from(self.by.rows) * u64::from(self.by.columns) * planner.data.size();
-        let fits = batch + 2 * alignment(profile) <= profile.longest_window();
         check(
-            fits,
+            profile.window_holds(batch),
             format_args!("{batch} bytes of a batch do not fit one binding"),
         )?;
         let mut statistics = planner.tensors.written_statistics();
@@ -219,8 +213,8 @@ impl<'a> Columns<'a> {
         let workgroup_size = planner.workgroup(tuning.workgroup);
         let vector_vec4s = u64::from(planner.vector_vec4s(self.by.columns.into()));
         let width_vectors = div_ceil(width, 4 * vector_vec4s).max(1);
-        let widest = tuning.channels_last_threads.clamp(1, workgroup_size);
-        let threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
+        let widest = u64::from(planner.threads_per_row(workgroup_size));
+        let threads_per_row = widest.min(width_vectors.next_power_of_two());
         // Twice as many as in channels last where a row's parameters are loaded for each of them. A forward pass takes
         // its sums without parameters, and has more registers of sums.
         let no_params = for_sums && !planner.body.is_gradient();
@@ -231,8 +225,8 @@ impl<'a> Columns<'a> {
         Division::new(threads, (width_vectors, vector_vec4s), most)
     }
 
-    /// The division of a reduction, and the rows of its tiles, over `width` columns of each batch: enough tiles to keep the adapter busy, none too
-    /// small or larger than a window, and no invocation adds too many numbers in a row.
+    /// The division of a reduction over `width` columns of each batch, and the rows of its tiles: enough tiles to keep
+    /// the adapter busy, none too small, none larger than a window, and short enough sums.
     fn divide_for_sums(&self, width: u64) -> (Division, u64) {
         let Self { planner, by: of } = self;
         let division = self.divide(width, true);
@@ -248,19 +242,18 @@ impl<'a> Columns<'a> {
         (division, tile_rows)
     }
 
-    /// The same for the elementwise pass over `width` columns of each batch. A tile loads its coefficients once, so
-    /// it grows while enough tiles are left to keep the adapter busy. `at_once` says that all columns are done at once.
+    /// The same for the elementwise pass over `width` columns of each batch. `at_once` says that all columns are done at
+    /// once.
     fn divide_for_apply(&self, width: u64, at_once: bool) -> (Division, u64) {
         let Self { planner, by: of } = self;
         let division = self.divide(width, false);
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
-        let (tile, columns) = (u64::from(tuning.tile), u64::from(of.columns));
-        let left = of.elements() / u64::from(tuning.busy_workgroups.max(1));
+        let columns = u64::from(of.columns);
         let row_bytes = columns * planner.data.size() + 2 * alignment(profile);
         let held = profile.longest_window() / row_bytes;
-        let tile_rows = (left.clamp(tile, 8 * tile) / division.tile_columns())
-            .min(division.at_once() * (MOST_ITERATIONS / 2 / division.of_a_row()))
-            .min(profile.most_between_cuts(of.elements()) / columns.max(1))
+        let busy = u64::from(tuning.busy_workgroups.max(1));
+        let tile_rows = division
+            .rows_applied(planner, of.elements(), columns, busy)
             // Some columns of several rows are not in one piece, as a stream writes them.
             .min(if at_once { held } else { 1 })
             .max(1);

@@ -1,12 +1,11 @@
 //! A forward pass over columns in one reading, where registers hold them.
 
-use super::columns::{Tiles, WalkedColumns};
+use super::columns::WalkedColumns;
 use super::columns_cut::{Columns, pieces_of};
 use super::division::Division;
 use super::rows_fused::row_vec4s;
 use super::{Known, Reduced, Walk};
-use crate::kernels::{ColumnsFused, ColumnsFusedUniforms};
-use crate::plan::dispatch::Binding;
+use crate::kernels::{BatchTiles, ColumnsFused, ColumnsFusedUniforms};
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
@@ -102,14 +101,14 @@ impl Walk for ColumnsInRegisters<'_> {
     fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self { over, division, .. } = self;
         let Columns { planner, by: of } = over;
-        let (tensors, params) = (planner.tensors, &known.params);
+        let params = &known.params;
         let kernel = ColumnsFused {
             threads_per_row: word(division.threads_per_row),
             column_vectors: 1,
             held_rows: word(self.held_rows),
             vector_vec4s: word(division.vector_vec4s),
             aligned: of.is_aligned(),
-            shares_words: over.shares_words(),
+            shares_words: planner.shares_words(of.columns.into()),
             copied_params: params.copied,
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
@@ -118,24 +117,17 @@ impl Walk for ColumnsInRegisters<'_> {
         let mut reduced = Reduced::default();
         let dispatches = &mut reduced.dispatches;
         for piece in &pieces_of(of, &known.part, division.tile_columns()) {
-            let tiles = Tiles {
-                piece,
-                row_tiles: 0..1,
-                tile_rows: of.rows.into(),
-                walked_tiles: 1,
-                stats: 0,
-            };
-            let shares = over.shares(&tiles)?;
+            let shares = over.shares(piece, &(0..1), of.rows.into(), 1)?;
             dispatches.extend(planner.over(&shares, kernel, |share, range| {
-                let bind = |tensor| share.window.bind(tensor);
-                let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
-                bindings.extend(params.bindings.clone());
-                bindings.extend((params.copied != 0).then(Binding::workspace));
-                bindings.extend(tensors.outputs.iter().map(bind));
-                bindings.extend(tensors.result_bindings());
-                let tiles = share.uniforms(of, &tiles, params, range);
-                let scalars = planner.problem.scalars();
-                (bindings, ColumnsFusedUniforms { tiles, scalars })
+                let uniforms = ColumnsFusedUniforms {
+                    tiles: BatchTiles {
+                        range,
+                        copies: params.copies,
+                        ..share.tiles
+                    },
+                    scalars: planner.problem.scalars(),
+                };
+                (over.bindings(true, true, params, &share.window), uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
         }

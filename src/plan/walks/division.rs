@@ -1,6 +1,7 @@
 //! How a workgroup divides rows of vectors.
 
 use crate::kernels::ColumnsWalk;
+use crate::plan::limits::MOST_ITERATIONS;
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, vectors_held, word};
 
@@ -62,6 +63,22 @@ impl Division {
     /// Iterations of an invocation's loops over its vectors of a row.
     pub fn of_a_row(&self) -> u64 {
         2 + self.column_vectors * (1 + self.vector_vec4s)
+    }
+
+    /// The rows of an elementwise pass's tiles of a tensor's elements. A tile loads its coefficients once, so it grows
+    /// while there are `busy` tiles.
+    pub fn rows_applied(
+        &self,
+        planner: &Planner<'_>,
+        elements: u64,
+        columns: u64,
+        busy: u64,
+    ) -> u64 {
+        let tile = u64::from(planner.profile.tuning.tile);
+        let of_a_tile = (elements / busy).clamp(tile, 8 * tile) / self.tile_columns();
+        of_a_tile
+            .min(self.at_once() * (MOST_ITERATIONS / 2 / self.of_a_row()))
+            .min(planner.profile.most_between_cuts(elements) / columns.max(1))
     }
 
     /// columns_walk with this division, one column tile to a workgroup, and nothing chosen yet. An invocation has up to

@@ -126,7 +126,7 @@ impl Walk for RowsInRegisters<'_> {
             column_vectors: word(rows.division.column_vectors),
             vector_vec4s: word(rows.division.vector_vec4s),
             aligned: rows.aligned(),
-            shares_words: !(rows.columns * planner.data.size()).is_multiple_of(4),
+            shares_words: planner.shares_words(rows.columns),
             complete: rows.complete(),
             kept,
             stored,
@@ -139,15 +139,11 @@ impl Walk for RowsInRegisters<'_> {
             let windows = planner.windows(splits, walk.misalignments, start)?;
             let kernel = (kernel, rows.division.workgroup_size);
             planner.over(&windows, kernel, |window, range| {
-                let bind = |tensor| window.bind(tensor);
-                let mut bindings: Vec<_> = tensors.inputs.iter().map(bind).collect();
-                bindings.extend(tensors.statistics.iter().map(Binding::whole));
-                bindings.extend(tensors.params.iter().map(Binding::whole));
+                let read = tensors.inputs.iter().chain(&tensors.statistics);
+                let results = tensors.results.iter().filter(|_| stored);
+                let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.params)).collect();
                 bindings.extend((summed || kept).then(Binding::workspace));
-                bindings.extend(tensors.outputs.iter().map(bind));
-                if stored {
-                    bindings.extend(tensors.result_bindings());
-                }
+                bindings.extend(window.bind_all(tensors.outputs.iter().chain(results)));
                 let uniforms = RowsFusedUniforms {
                     tiles: walk.uniforms(rows, window, range),
                     partials: region.first,

@@ -11,7 +11,7 @@ use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::finish::Partials;
-use crate::plan::windows::{Window, alignment};
+use crate::plan::windows::Window;
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
 
@@ -90,14 +90,13 @@ impl<'a> RowsReadTwice<'a> {
                 .min(profile.held_unit() / (rows.columns * at_once));
             walk.tile_rows = walk.tile_rows.max(walked * at_once);
         }
-        let bound = tensors.src.padded_bytes() + 2 * alignment(profile);
         let read = tensors.inputs.len() + tensors.params.len();
         let crowded = walk.records(&rows) > room;
         let single = crowded && div_ceil(rows.rows, at_once) <= MAX_SEQUENTIAL;
         let direct = summed
             && !(planner.is_slice || walk.of_samples || planner.problem.epilogue.gated)
             && (single || walk.splits(&rows) == 1)
-            && bound <= profile.longest_window()
+            && profile.window_holds(tensors.src.padded_bytes())
             && profile.binds(read + 1 + tensors.results.len());
         if direct {
             walk.tile_rows = rows.rows.next_multiple_of(at_once);
@@ -166,7 +165,7 @@ impl<'a> RowsReadTwice<'a> {
         known: &Known,
         splits: Range<u64>,
         partials: Option<Region>,
-        written: &[&Requirement],
+        written: &[Requirement],
     ) -> Result<Vec<Dispatch>, Unfit> {
         let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
         let (tensors, params, division) = (planner.tensors, &known.params, &rows.division);
@@ -176,7 +175,7 @@ impl<'a> RowsReadTwice<'a> {
             threads_per_partial: word(if reduced { self.threads_per_partial } else { 1 }),
             of_rows: true,
             aligned: rows.aligned(),
-            shares_words: !reduced && !(rows.columns * planner.data.size()).is_multiple_of(4),
+            shares_words: !reduced && planner.shares_words(rows.columns),
             complete: rows.complete(),
             reduced,
             applied: !reduced,
@@ -199,21 +198,11 @@ impl<'a> RowsReadTwice<'a> {
                 let mut bindings = if reduced {
                     tensors.reduced(window)
                 } else {
-                    tensors
-                        .inputs
-                        .iter()
-                        .map(|tensor| window.bind(tensor))
-                        .collect()
+                    window.bind_all(&tensors.inputs).collect()
                 };
                 bindings.extend(params.bindings.clone());
                 bindings.push(Binding::workspace());
-                bindings.extend(written.iter().map(|&tensor| {
-                    if tensor.tensor.is_data() {
-                        window.bind(tensor)
-                    } else {
-                        Binding::whole(tensor)
-                    }
-                }));
+                bindings.extend(window.bind_all(written));
                 let uniforms = ColumnsWalkUniforms {
                     tiles: self.tiles(known, window, range),
                     row_groups: word(self.column_tiles),
@@ -243,7 +232,8 @@ impl<'a> RowsReadTwice<'a> {
             last_vector: window.last_vector(rows.division.vector()),
             stats: known.stats.first,
             copies: known.params.copies,
-            ..BatchTiles::of_one_batch(word(walk.param_rows), columns, column_tiles, range)
+            range,
+            ..BatchTiles::of_whole_rows(word(walk.param_rows), columns, column_tiles)
         }
     }
 }
@@ -270,16 +260,16 @@ impl Walk for RowsReadTwice<'_> {
             return Planes::over_rows(*planner).reduce(known, workspace);
         }
         let reduce = |region, splits| {
-            let tensors = planner.tensors;
-            let results = tensors.results.iter().filter(|_| self.direct);
-            self.dispatches(known, splits, Some(region), &results.collect::<Vec<_>>())
+            let results = if self.direct {
+                &planner.tensors.results[..]
+            } else {
+                &[]
+            };
+            self.dispatches(known, splits, Some(region), results)
         };
         let partials = |region, splits| self.partials_of_columns(region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
-        let of_rows = Partials {
-            channel_stride: self.partials_per_row,
-            ..Partials::plain(known.kept, word(rows.rows), self.partials_per_row, 1)
-        };
+        let of_rows = Partials::side_by_side(known.kept, word(rows.rows), self.partials_per_row);
         let summed = planner.tensors.param_grads() && !self.direct;
         Ok(Reduced {
             dispatches,
@@ -297,8 +287,7 @@ impl Walk for RowsReadTwice<'_> {
         let mut dispatches = Vec::new();
         for written in outputs.chunks(at_once) {
             let splits = 0..self.walk.splits(&self.rows);
-            let written: Vec<_> = written.iter().collect();
-            dispatches.extend(self.dispatches(known, splits, None, &written)?);
+            dispatches.extend(self.dispatches(known, splits, None, written)?);
         }
         Ok(dispatches)
     }
