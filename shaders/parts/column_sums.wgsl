@@ -1,4 +1,4 @@
-// Sums of columns, as the row kernels write them.
+// Sums of columns, as rows_fused writes them.
 
 #import body, paired_sums
 

@@ -11,8 +11,6 @@
 
 alias ColumnSums = array<array<Accumulator, vector_vec4s>, column_vectors>;
 
-const same_columns: bool = true; // an invocation has the same ones in every row
-
 // The number of a workgroup's tile of rows.
 fn row_tile_of(index: u32) -> u32 {
     return uniforms.first_row_tile + index / uniforms.walks_of_a_row % uniforms.row_tiles;

@@ -24,7 +24,7 @@ fn known_of_row(batch: u32, row: u32) -> KnownOfRow {
     let number = number_of_row(batch, row);
     let record = load_workspace(uniforms.stats + number);
     if reduced { return row_coefficients(record); }
-    if !batch_statistics { return row_coefficients_with_sums(record); }
+    if !has_means { return row_coefficients_with_sums(record); }
     return combine(row_coefficients(record), splat(load_workspace(uniforms.means + number)));
 }
 

@@ -16,7 +16,7 @@ fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {
     } else {
         known = with_params_of_columns(statistics_at(batch, column), column);
     }
-    if batch_statistics {
+    if has_means {
         known = combine(known, records_of_columns(uniforms.means, batch, column));
     }
     return known;

@@ -44,12 +44,12 @@ fn channels_first_apply(
 fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
     let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
-    if !batch_statistics { return coefficients; }
+    if !has_means { return coefficients; }
     return combine(coefficients, splat(load_workspace(uniforms.means + channel)));
 }
 
 fn outputs_of(inputs: Inputs, coefficients: Coefficients) -> Outputs {
     let element = element_of(inputs, coefficients);
-    if !batch_statistics { return result_of_constants(element, coefficients); }
+    if !has_means { return result_of_constants(element, coefficients); }
     return result(element, coefficients);
 }

@@ -13,6 +13,7 @@
 #import columns_aligned if aligned, columns_misaligned if not aligned
 
 const one_tile: bool = true;
+const add_thread_rows: bool = threads_per_row < workgroup_size;
 const summing_invocations: u32 = workgroup_size;
 
 @compute @workgroup_size(workgroup_size)

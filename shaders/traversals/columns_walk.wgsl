@@ -12,7 +12,7 @@
 //
 // Reduced, a workgroup leaves partial sums of its columns, or, if it has all rows (`direct`), writes the gradients of
 // columns' parameters. Applied, an invocation has coefficients from the workspace (`recorded`), with a gradient's means
-// (`batch_statistics`), or from the tensors of statistics. For both at once a tile has all rows, so that the sums are
+// (`has_means`), or from the tensors of statistics. For both at once a tile has all rows, so that the sums are
 // complete: then the workgroup writes the statistics of a forward pass, or the gradients of a channel's parameters, and
 // reads its columns again. `threads_per_partial` neighbouring invocations leave a partial sum of a row:
 // workspace[row_partials + row · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0); one that is all of the row's becomes its
@@ -29,7 +29,7 @@
 // Moves 2 n elements in (n forward), and n out if applied, or 2 n with sum; reduced and applied 2 n (n forward) more in,
 // unless the second reading is cached. n / 32 words more in, and n elements more out, for a mask.
 
-#import tiles, body, records, scalars, vectors, columns, column_sums, paired_sums, team_sum, thread_rows_sum
+#import tiles, body, records, scalars, vectors, columns, paired_sums, team_sum, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
 #import batches if not of_channels, statistics_of_columns if not of_rows
 #import columns_of_channels if of_channels, columns_of_batches if of_batches, columns_of_rows if of_rows
@@ -38,6 +38,8 @@ alias RowInputs = array<VectorInputs, column_vectors>;
 alias Columns = array<array<KnownOfColumns, vector_vec4s>, column_vectors>;
 alias ColumnBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 
+const add_thread_rows: bool = adds_columns && threads_per_row < workgroup_size;
+const summing_invocations: u32 = 1u + (workgroup_size - 1u) * u32(add_thread_rows);
 const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(adds_rows);
 
 @compute @workgroup_size(workgroup_size)
@@ -137,7 +139,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 let column = own_column(own_first, p) + 4u * k;
                 let is_own = column < uniforms.end_column && thread_row == 0u;
                 var total = sums[p][k];
-                if adds_columns { total = sum_of_thread_rows(local, writers(), total); }
+                if adds_columns { total = sum_of_thread_rows(local, threads_per_row, total); }
                 if applied {
                     if is_own && (of_channels || !statistics_given) {
                         store_results_at(batch, column, total, scalars());
@@ -165,7 +167,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                     let own = coefficients_at(columns[p][k], known, batch, row_start, column);
                     let element = element_of(inputs[k], own);
                     // The record of a channel holds its parameters, too.
-                    if of_channels && recorded && !batch_statistics {
+                    if of_channels && recorded && !has_means {
                         outputs[k] = result_of_constants(element, own);
                     } else {
                         outputs[k] = result(element, own);

@@ -13,7 +13,7 @@ constants! {
         vec4_aligned: bool,
         narrow: bool,
         whole: bool,
-        batch_statistics: bool,
+        has_means: bool,
     }
 }
 

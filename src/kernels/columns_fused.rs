@@ -23,8 +23,6 @@ constants! {
         copied_params: u32,
         /// Each batch has parameters of its own.
         of_samples: bool,
-        /// Several invocations have the same columns.
-        add_thread_rows: bool,
     }
 }
 

@@ -18,17 +18,17 @@ constants! {
         rows_at_once: u32,
         /// A workgroup walks one column tile.
         one_tile: bool,
-        /// Columns are channels, one or several to each, with statistics and parameters of their own;
+        /// Statistics and parameters belong to channels, which are columns, one or several to a channel.
         of_channels: bool,
-        /// or columns of batches have statistics, and rows parameters;
+        /// Statistics belong to columns of batches, and parameters to rows.
         of_batches: bool,
-        /// or rows have statistics, and columns parameters.
+        /// Statistics belong to rows, and parameters to columns.
         of_rows: bool,
-        /// Their axes are general: there are batches.
+        /// The axes of channels are general: there are batches.
         general: bool,
-        /// The rows of all batches follow each other.
+        /// The rows of all batches of channels follow each other.
         in_one_piece: bool,
-        /// The last row is complete; or, of rows, every invocation's vectors are in the row.
+        /// The last row of channels is complete. Of rows: every invocation's vectors are in the row.
         complete: bool,
         /// The tensor ends with a vector.
         whole: bool,
@@ -40,23 +40,21 @@ constants! {
         reduced: bool,
         /// Results are written.
         applied: bool,
-        /// Statistics are in the workspace,
+        /// Statistics are in the workspace.
         recorded: bool,
-        /// and so are a gradient's means.
-        batch_statistics: bool,
+        /// A gradient's means are in the workspace.
+        has_means: bool,
         /// Parameters that are copies in the workspace.
         copied_params: u32,
         /// Each batch has parameters of its own.
         of_samples: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
-        /// A workgroup has whole rows, and all sums of a row.
+        /// A row has one partial sum, which becomes the means in its record.
         one_partial: bool,
-        /// It has all rows, and writes the parameters' gradients.
+        /// A workgroup has all rows, and writes the gradients of columns' parameters.
         direct: bool,
-        /// A workgroup adds up its sums of a column before it writes them,
-        add_thread_rows: bool,
-        /// and those of a channel's columns.
+        /// A workgroup adds up its sums of a channel's columns before it writes them.
         by_channel: bool,
         /// A record holds the sums of two columns.
         paired_columns: bool,
@@ -115,7 +113,7 @@ impl Describe for ColumnsWalk {
     }
 
     fn adders(&self, workgroup_size: u32) -> u32 {
-        if self.of_channels {
+        if self.reduced && self.threads_per_row < workgroup_size {
             workgroup_size
         } else {
             self.threads_per_partial

@@ -118,7 +118,6 @@ impl Assembly<'_, '_> {
             stats: self.reserve(records)?,
             means: has_means.then(|| self.reserve(longest)).transpose()?,
             kept: self.reserve(walk.kept_records())?,
-            loads_params: params.is_some(),
             params: params.unwrap_or_default(),
             part: 0..0,
         };
@@ -162,7 +161,7 @@ impl Assembly<'_, '_> {
         let (planner, problem) = (self.planner, self.planner.problem);
         let in_one_pass = walk.writes_in_one_pass();
         match stage {
-            Stage::Pack => return self.pack(known),
+            Stage::Pack => return self.pack(walk, known),
             Stage::Reduce if !problem.has_sums(planner.tensors) => {}
             Stage::Reduce | Stage::Whole => {
                 *reduced = walk.reduce(known, self.workspace)?;
@@ -200,13 +199,13 @@ impl Assembly<'_, '_> {
         Ok(())
     }
 
-    fn pack(&mut self, known: &Known) -> Result<(), Unfit> {
+    fn pack(&mut self, walk: &dyn Walk, known: &Known) -> Result<(), Unfit> {
         let (problem, tensors) = (self.planner.problem, self.planner.tensors);
         if self.planner.body.statistics().is_empty() {
             return Ok(());
         }
         let of_part = tensors.of_statistics(&known.part);
-        let params: &[_] = if known.loads_params {
+        let params: &[_] = if walk.bound_besides_params().is_some() {
             &[]
         } else {
             &tensors.params

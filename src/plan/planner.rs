@@ -70,10 +70,10 @@ impl Planner<'_> {
         kernel.constants(&mut constants);
         let adders = kernel.adders(workgroup_size);
         if adders > 0 {
-            // Each invocation can add up the subgroups' sums.
+            // Each invocation can add up the subgroups' sums, if there are several.
             let subgroup = self.subgroup(workgroup_size);
-            let few = u64::from(adders) <= subgroup * subgroup;
-            let subgroup = if few { subgroup } else { 0 };
+            let helps = adders > 1 && u64::from(adders) <= subgroup * subgroup;
+            let subgroup = if helps { subgroup } else { 0 };
             constants.push((SUBGROUPS, Constant::Flag(subgroup > 0)));
             constants.push((SUBGROUP_SIZE, Constant::Size(word(subgroup.max(1)))));
         }

@@ -304,7 +304,7 @@ impl Walk for Planes<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             whole: alignment.whole,
-            batch_statistics: known.means.is_some(),
+            has_means: known.means.is_some(),
         };
         let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;
         planner.over(&windows, (kernel, workgroup_size), |window, range| {

@@ -326,10 +326,9 @@ impl ChannelsLast<'_> {
             aligned: columns.aligned,
             shares_words: planner.shares_words(columns.columns),
             reduced,
-            add_thread_rows: reduced && division.at_once() > 1,
             recorded: !reduced || !planner.body.statistics().is_empty(),
             applied: !reduced,
-            batch_statistics: !reduced && known.means.is_some(),
+            has_means: !reduced && known.means.is_some(),
             by_channel: reduced && split.by_channel,
             paired_columns: reduced && split.paired,
             ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
@@ -344,13 +343,11 @@ impl ChannelsLast<'_> {
             };
             let uniforms = ColumnsWalkUniforms {
                 tiles: self.tiles(share, tile_rows, range, known.stats),
-                row_groups: 1,
-                partials_per_row: 1,
-                row_partials: 0,
                 means: known.means.map_or(0, |region| region.first),
                 partials: partials.map_or(0, |region| region.first),
                 partial_stride: word(split.rounds.records),
                 scalars: planner.problem.scalars(),
+                ..ColumnsWalkUniforms::default()
             };
             (bindings, uniforms)
         })

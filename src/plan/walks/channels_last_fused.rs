@@ -90,7 +90,6 @@ impl Walk for ColumnsOfChannels<'_> {
             of_channels: true,
             reduced: true,
             applied: true,
-            add_thread_rows: division.at_once() > 1,
             ..division.columns_walk(
                 planner,
                 grid.outer.into(),
@@ -106,8 +105,6 @@ impl Walk for ColumnsOfChannels<'_> {
                     range,
                     ..BatchTiles::of_whole_rows(grid.outer, grid.channels, word(tiles))
                 },
-                row_groups: 1,
-                partials_per_row: 1,
                 scalars: planner.problem.scalars(),
                 ..ColumnsWalkUniforms::default()
             };

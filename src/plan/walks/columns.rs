@@ -117,18 +117,17 @@ impl<'a> WalkedColumns<'a> {
         let loads = planner.profile.tuning.loads_at_once;
         let kernel = ColumnsWalk {
             of_batches: true,
-            threads_per_partial: word(cut.threads_per_partial),
+            threads_per_partial: word(if reduced { cut.threads_per_partial } else { 1 }),
             one_tile: !reduced || cut.walked_tiles == 1,
             aligned: by.is_aligned(),
             shares_words: applied && planner.shares_words(by.columns.into()),
             reduced,
             applied,
             recorded: !fused && (applied || !planner.body.statistics().is_empty()),
-            batch_statistics: applied && known.means.is_some(),
+            has_means: applied && known.means.is_some(),
             copied_params: params.copied,
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
-            add_thread_rows: reduced && division.at_once() > 1,
             paired_columns: over.halves_of_a_partial() == 1,
             ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
         };

@@ -111,7 +111,6 @@ impl Walk for ColumnsInRegisters<'_> {
             shares_words: planner.shares_words(of.columns.into()),
             copied_params: params.copied,
             of_samples: of.of_samples,
-            add_thread_rows: division.at_once() > 1,
         };
         let kernel = (kernel, division.workgroup_size);
         let mut reduced = Reduced::default();

@@ -24,15 +24,13 @@ use std::ops::Range;
 /// What is known where a dispatch begins: regions of the workspace, and more.
 #[derive(Clone)]
 pub(crate) struct Known {
-    /// A record of each channel or row: what is known before the sums, or follows from them.
+    /// A record of each channel, row or column: what is known before the sums, or follows from them.
     pub stats: Region,
     /// The means of a gradient's sums, where `stats` does not hold them.
     pub means: Option<Region>,
     /// The records that the walk keeps until all parts are done.
     pub kept: Region,
-    /// Whether kernels load parameters by their locations; others find them in `stats`, or bind all.
-    pub loads_params: bool,
-    /// Those locations.
+    /// Where kernels load parameters; others find them in `stats`, or bind all.
     pub params: LoadedParams,
     /// The part of the statistics that is done.
     pub part: Range<u64>,

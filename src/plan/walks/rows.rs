@@ -1,4 +1,4 @@
-//! Rows (layer norm) and how workgroups divide them, for the fused kernel and the split ones.
+//! Rows (layer norm) and how workgroups divide them, in registers or read twice.
 
 use super::division::Division;
 use crate::kernels::{RowTiles, TileRange};
@@ -145,7 +145,7 @@ impl RowWalk {
             by_position,
             param_rows: rows.rows,
             of_samples: false,
-            add_thread_rows: at_once > 1 && planner.profile.adds_up_walks(walked),
+            add_thread_rows: at_once > 1 && (!fused || planner.profile.adds_up_walks(walked)),
         };
         // Tiles do not go beyond a sample's rows.
         if let Some(param_rows) = planner.problem.axes.rows_of_a_sample() {

@@ -1,5 +1,5 @@
-//! Rows that registers do not hold, or for which the adapter allows too few bindings: a reduction and an elementwise
-//! pass.
+//! Rows that registers do not hold, whose statistics are given, or for which the adapter allows too few bindings: a
+//! reduction and an elementwise pass.
 
 use super::channels_first::Planes;
 use super::rows::{RowWalk, Rows};
@@ -25,7 +25,6 @@ pub(crate) struct RowsReadTwice<'a> {
     planner: Planner<'a>,
     rows: Rows,
     walk: RowWalk,
-    column_tiles: u64,
     /// Neighbouring invocations in a row that write one partial sum of it.
     threads_per_partial: u64,
     partials_per_row: u64,
@@ -78,11 +77,9 @@ impl<'a> RowsReadTwice<'a> {
             partials = rows.partials_of_a_row(threads_per_partial);
         }
         let room = room.saturating_sub(rows.rows * partials).max(1);
-        let column_tiles = rows.column_tiles();
         // Walks are longer where there is no room for the sums of columns, a single walk if that is possible.
-        let mut walk = RowWalk::new(&planner, &rows, column_tiles, false);
+        let mut walk = RowWalk::new(&planner, &rows, rows.column_tiles(), false);
         let at_once = rows.division.at_once();
-        walk.add_thread_rows = at_once > 1;
         if summed && walk.records(&rows) > room {
             let records = rows.rows * walk.records_of_a_partial(&rows);
             let walked = div_ceil(records, room * at_once)
@@ -106,7 +103,6 @@ impl<'a> RowsReadTwice<'a> {
             rounds: walk.rounds(&planner, &rows, summed && !direct, room),
             rows,
             walk,
-            column_tiles,
             threads_per_partial,
             partials_per_row: partials,
             direct,
@@ -118,7 +114,7 @@ impl<'a> RowsReadTwice<'a> {
         let (rows, walk) = (&self.rows, &self.walk);
         // Between two cuts: the rows of a tile, or where that is one row, a tile of its columns.
         let of_a_split = match walk.tile_rows {
-            1 => self.column_tiles,
+            1 => self.rows.column_tiles(),
             _ => 1,
         };
         let start = |unit: u64| {
@@ -130,7 +126,7 @@ impl<'a> RowsReadTwice<'a> {
             (first + inside).min(rows.elements())
         };
         let units = splits.start * of_a_split..splits.end * of_a_split;
-        (self.planner).windows(units, self.column_tiles / of_a_split, start)
+        (self.planner).windows(units, self.rows.column_tiles() / of_a_split, start)
     }
 
     /// Records between the partial sums of columns of two tiles of rows.
@@ -180,13 +176,12 @@ impl<'a> RowsReadTwice<'a> {
             reduced,
             applied: !reduced,
             recorded: true,
-            batch_statistics: !reduced && known.means.is_some(),
+            has_means: !reduced && known.means.is_some(),
             copied_params: params.copied,
             of_samples: walk.of_samples,
             summed,
             one_partial: reduced && self.partials_per_row == 1,
             direct: reduced && self.direct,
-            add_thread_rows: summed && walk.add_thread_rows,
             paired_columns: summed && !self.direct && self.pairs_columns(),
             ..division.columns_walk(planner, walk.tile_rows, 0)
         };
@@ -205,7 +200,7 @@ impl<'a> RowsReadTwice<'a> {
                 bindings.extend(window.bind_all(written));
                 let uniforms = ColumnsWalkUniforms {
                     tiles: self.tiles(known, window, range),
-                    row_groups: word(self.column_tiles),
+                    row_groups: word(self.rows.column_tiles()),
                     partials_per_row: word(self.partials_per_row),
                     row_partials: known.kept.first,
                     means: known.means.map_or(0, |region| region.first),
@@ -221,12 +216,12 @@ impl<'a> RowsReadTwice<'a> {
     /// The tiles of a window. Rows that share parameters are a batch.
     fn tiles(&self, known: &Known, window: &Window, range: TileRange) -> BatchTiles {
         let (rows, walk) = (&self.rows, &self.walk);
-        let (columns, column_tiles) = (word(rows.columns), word(self.column_tiles));
+        let (columns, column_tiles) = (word(rows.columns), word(self.rows.column_tiles()));
         let samples = walk.samples(rows);
         BatchTiles {
             statistics: word(rows.rows),
             parameters: word(samples * rows.columns),
-            end_column_tile: word(samples * self.column_tiles),
+            end_column_tile: word(samples * self.rows.column_tiles()),
             tile_rows: word(walk.tile_rows),
             row_tiles: word(walk.splits_of_a_sample()),
             last_vector: window.last_vector(rows.division.vector()),
@@ -313,7 +308,7 @@ mod tests {
             let operation = Operation::new(norm, Backward::default(), &[rows, columns], DType::F32);
             with_planner(&profile, &operation, |planner| {
                 let split = RowsReadTwice::new(planner);
-                (split.column_tiles, split.walk.tile_rows, split.rows)
+                (split.rows.column_tiles(), split.walk.tile_rows, split.rows)
             })
         };
         let (column_tiles, tile_rows, _) = split(512, 4096);
