@@ -24,8 +24,8 @@ pub enum Algorithm {
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), forward in one reading:
     /// a workgroup holds columns in registers.
     ColumnsInRegisters,
-    /// The same in one dispatch, forward and backward: a workgroup adds up its columns and reads them again from a
-    /// cache.
+    /// The same, forward and backward, each window in one dispatch: a workgroup adds up its columns and reads them again
+    /// from a cache. Taken where there is no room for the records of all columns.
     FusedColumns,
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in two readings: sums of
     /// columns and rows, then diff_src; in a forward pass, statistics of columns, then dst.

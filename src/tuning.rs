@@ -37,9 +37,10 @@ pub struct Tuning {
     /// kernel processes a block of channels in turns. 0 if it is expensive: a driver for the CPU keeps every register
     /// of a workgroup in memory across a barrier, and can take minutes to compile one.
     pub cheap_barriers: u32,
-    /// Channels last: invocations of a workgroup that are side by side in a row. A power of two.
+    /// Channels last and norms over columns: invocations of a workgroup that are side by side in a row. A power of two.
     pub channels_last_threads: u32,
     /// Channels last: the most vec4s of a row that an invocation owns, 1 to 16; but at least as many as one load moves.
+    /// Norms over columns: twice as many.
     pub channels_last_vec4s: u32,
     /// Channels first: the fewest vec4s of a plane for one invocation. Only a longer plane is shared by more
     /// invocations. The same holds for partial sums, four of which count as a vec4.
@@ -55,8 +56,8 @@ pub struct Tuning {
     /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or
     /// `prefetched_pages` allows. Each walk writes a partial sum for each column.
     pub row_walk: u32,
-    /// Channels last: the most loads of f32 that an invocation of a reduction has under way before it uses the first, 1
-    /// to 8; in 16 bits, where fewer workgroups share the work, twice as many.
+    /// Channels last and norms over columns: the most loads of f32 that an invocation of a reduction has under way before
+    /// it uses the first, 1 to 8; channels last in 16 bits, where fewer workgroups share the work, twice as many.
     pub loads_at_once: u32,
     /// The number of workgroups that keeps the adapter busy: reductions are split until there are as many. Channels
     /// last needs half as many for f32 and a quarter for 16 bits, but at least 64 unless `busy_workgroups` itself is

@@ -50,7 +50,8 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4(coefficients.mean[i], coefficients.r[i], coefficients.params.gamma[i], last[i]);
 }
 
-// Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma.
+// Adds what follows from the means of the sums. Those of a group's channels are already weighted with gamma; so are those
+// of rows and of columns with parameters of rows, whose gamma is still 1 here.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
     var known = coefficients;
     if of_groups {

@@ -4,7 +4,7 @@
 
 #import body, columns, records, vectors, realigned
 
-// Past the end, others than the row's elements are loaded, which count 0.
+// Past the end, elements of other rows are loaded, or padding; they count 0.
 fn column_of(first: u32, p: u32) -> u32 {
     return own_column(first, p);
 }

@@ -4,8 +4,8 @@
 // * a column `of_batches`, with parameters that belong to rows (norms over channels, NCX);
 // * a row, where walks are `of_rows`, with parameters that belong to columns (layer and RMS norm).
 //
-// A gradient's sums are those of each column and of each row: weighted with gamma where statistics belong, else for the
-// parameters' gradients. For layer norm, with d = diff_dst · gamma, a row's are Σd and Σ d·x̂, a column's Σ diff_dst and
+// A gradient has sums of columns and, unless those are channels, of rows. Of these two, the one that has the statistics
+// is weighted with gamma; the other's sums are the parameters' gradients. Channels' sums are not weighted. For layer norm, with d = diff_dst · gamma, a row's are Σd and Σ d·x̂, a column's Σ diff_dst and
 // Σ diff_dst · x̂. A forward pass takes the statistics of each column. The results are
 // diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and b = Σ d·x̂ / m, or dst, and with a residual before the layer the
 // sum of both.
@@ -80,7 +80,8 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
     }
 
     if reduced {
-        // In blocks, so that rounding errors of equal terms do not pile up; a short walk is one block.
+        // In blocks, so that rounding errors of equal terms do not pile up. A gradient's reduction is one block: the plan
+        // keeps it short.
         var block_rows_walked = uniforms.tile_rows;
         if in_blocks || applied { block_rows_walked = block_rows * thread_rows; }
         for (var start = rows.x; start < rows.y; start += block_rows_walked) {

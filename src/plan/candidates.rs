@@ -70,6 +70,7 @@ const CANDIDATES: [Candidate; 15] = {
         candidate(Rows, By::RowsReadTwice, SPLIT, |planner| made(Ok(RowsReadTwice::new(planner)))),
 
         candidate(Columns, By::ColumnsInRegisters, WHOLE, |planner| made(ColumnsInRegisters::new(planner))),
+        // Only where the next one has no room for the records of all columns.
         candidate(Columns, By::FusedColumns, WHOLE, |planner| made(WalkedColumns::fused(planner))),
         candidate(Columns, By::ColumnsReadTwice, SPLIT, |planner| made(WalkedColumns::read_twice(planner))),
     ]
@@ -155,7 +156,7 @@ impl<'a> Way<'a> {
                 Err(cannot) => refused = Some((algorithm, cannot)),
             }
         }
-        // Without a forced algorithm, the last walk of a family does not fit: it can do all that others cannot.
+        // If none is forced, the last candidate can do every problem of its family, so only its size is refused.
         let (algorithm, reason) = match refused {
             Some((_, Cannot::Fit(unfit))) => return Err(unfit),
             Some((algorithm, Cannot::Because(reason))) => (algorithm, reason),

@@ -10,8 +10,8 @@ use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::{RunningUpdate, RunningVariance, Shards, Through};
 use crate::tensor::{Access, Slot, Tensor};
 
-/// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm, not
-/// from the axes, which two norms may have alike; but axes norm of rows is layer or RMS norm.
+/// The things that have statistics of their own, which decide the list of algorithms. They follow from the norm; only
+/// for axes norm from the axes: rows, columns, or else groups. With a mask, axes norm is always groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Channels,

@@ -215,8 +215,8 @@ impl<'a> Columns<'a> {
         let width_vectors = div_ceil(width, 4 * vector_vec4s).max(1);
         let widest = u64::from(planner.threads_per_row(workgroup_size));
         let threads_per_row = widest.min(width_vectors.next_power_of_two());
-        // Twice as many as in channels last where a row's parameters are loaded for each of them. A forward pass takes
-        // its sums without parameters, and has more registers of sums.
+        // Twice as many as in channels last, since an invocation loads a row's parameters once for all its vectors. A
+        // forward pass takes its sums without parameters, and has more registers of sums.
         let no_params = for_sums && !planner.body.is_gradient();
         let times = if no_params { 1 } else { 2 };
         let vec4s = (times * tuning.channels_last_vec4s).min(MOST_VEC4S);
