@@ -4,9 +4,11 @@
 
 #import body, columns, records, vectors, realigned
 
-// Past the end, elements of other rows are loaded, or padding; they count 0.
+// The same column as own_column's; past the end, the last that there is. Long rows have few invocations past their end:
+// these load elements of other rows, or padding, which count 0.
 fn column_of(first: u32, p: u32) -> u32 {
-    return own_column(first, p);
+    if long_rows { return own_column(first, p); }
+    return min(own_column(first, p), uniforms.end_column - 1u);
 }
 
 // The number of elements before an invocation's columns in their first vec4: all are whole vec4s apart.

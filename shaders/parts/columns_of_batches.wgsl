@@ -4,6 +4,7 @@
 #import body, columns, records, params, copied_params
 
 const in_order: bool = false;
+const long_rows: bool = false;
 
 // Which of four columns of a row, from the k-th of the p-th vector on, the dispatch does.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32) -> vec4<bool> {

@@ -9,6 +9,7 @@
 #import axes, body, columns, params, positions, records, vectors, sum_across
 
 const in_order: bool = false;
+const long_rows: bool = false;
 
 // A row's first element, relative to the window. Where the window begins inside a row, it may be before the window.
 fn start_of_row(batch: u32, row: u32) -> u32 {

@@ -10,6 +10,7 @@ alias KnownOfRow = Coefficients;
 const adds_columns: bool = summed;
 const adds_rows: bool = reduced;
 const in_order: bool = applied && !aligned;
+const long_rows: bool = true;
 
 // Where rows are read `in_order`, an invocation has other columns in each row.
 fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {

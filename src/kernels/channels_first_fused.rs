@@ -59,8 +59,8 @@ impl Describe for ChannelsFirstFused {
     const FILE: File = file!("traversals/channels_first_fused");
     type Uniforms = ChannelsFirstFusedUniforms;
 
-    fn adders(&self, workgroup_size: u32) -> u32 {
-        workgroup_size
+    fn adders(&self, workgroup_size: u32) -> Option<u32> {
+        Some(workgroup_size)
     }
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

@@ -38,8 +38,8 @@ impl Describe for ColumnsFused {
     const FILE: File = file!("traversals/columns_fused");
     type Uniforms = ColumnsFusedUniforms;
 
-    fn adders(&self, workgroup_size: u32) -> u32 {
-        workgroup_size
+    fn adders(&self, workgroup_size: u32) -> Option<u32> {
+        Some(workgroup_size)
     }
 
     fn iterations(&self, body: Body, _: &Self::Uniforms, workgroup_size: u64) -> u64 {

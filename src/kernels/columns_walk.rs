@@ -84,8 +84,9 @@ impl Describe for ColumnsWalk {
 
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
-        let columns =
-            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
+        // A subgroup has four invocations at least.
+        let sum_of_columns = sum_of(workgroup_size, workgroup_size).max(workgroup_size / 4);
+        let columns = u64::from(self.vector_vec4s) * (1 + sum_of_columns + 4);
         let rows = uniforms.tiles.walk(self.threads_per_row, workgroup_size);
         let rows = rows.next_multiple_of(self.rows_at_once.max(1).into());
         let blocks = rows.div_ceil(body.block_rows());
@@ -112,12 +113,13 @@ impl Describe for ColumnsWalk {
         u64::from(uniforms.tiles.walked_tiles) * (1 + of_a_tile)
     }
 
-    fn adders(&self, workgroup_size: u32) -> u32 {
-        if self.reduced && self.threads_per_row < workgroup_size {
-            workgroup_size
-        } else {
-            self.threads_per_partial
-        }
+    /// Sums of columns, once for each walk, may be of more subgroups than those of rows, once for each row.
+    fn adders(&self, workgroup_size: u32) -> Option<u32> {
+        Some(match (self.reduced, self.of_channels) {
+            (false, _) => 0,
+            (true, true) => workgroup_size,
+            (true, false) => self.threads_per_partial,
+        })
     }
 
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

@@ -64,8 +64,8 @@ impl Describe for Finish {
     const FILE: File = file!("traversals/finish");
     type Uniforms = FinishUniforms;
 
-    fn adders(&self, workgroup_size: u32) -> u32 {
-        workgroup_size
+    fn adders(&self, workgroup_size: u32) -> Option<u32> {
+        Some(workgroup_size)
     }
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {

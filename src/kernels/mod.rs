@@ -24,7 +24,8 @@
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
 //! * Another invocation may be writing, in place, the elements that a clamped load reads, or the other row's elements
-//!   of a vec4 that two rows share. These elements are never used.
+//!   of a vec4 that two rows share. These elements are never used. Where a row's means go to its record, invocations past
+//!   the tile's last row may read it meanwhile: its statistics, which stay what they are, for sums that count 0.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
 //! * Where two rows share a vec4, in `rows_fused` and `columns_walk` where rows do not begin at vec4s, each row's
@@ -190,9 +191,10 @@ pub(crate) trait Describe: Constants {
     /// go on until the last one is done.
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 
-    /// Invocations that add up a sum together, by subgroups where there are any; 0 if none do.
-    fn adders(&self, _workgroup_size: u32) -> u32 {
-        0
+    /// Invocations that add up a sum together, by subgroups where there are any; 0 if none do, and none if the text has
+    /// no sums.
+    fn adders(&self, _workgroup_size: u32) -> Option<u32> {
+        None
     }
 
     /// The most numbers that one accumulator adds in a row.

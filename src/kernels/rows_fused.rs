@@ -59,8 +59,8 @@ impl Describe for RowsFused {
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
-    fn adders(&self, _: u32) -> u32 {
-        self.threads_per_row
+    fn adders(&self, _: u32) -> Option<u32> {
+        Some(self.threads_per_row)
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {

@@ -68,12 +68,11 @@ impl Planner<'_> {
         // Room for three more.
         let mut constants = Vec::with_capacity(K::SAMPLES.len() + 3);
         kernel.constants(&mut constants);
-        let adders = kernel.adders(workgroup_size);
-        if adders > 0 {
-            // Each invocation can add up the subgroups' sums, if there are several.
+        if let Some(adders) = kernel.adders(workgroup_size) {
+            // Each invocation can add up the subgroups' sums.
             let subgroup = self.subgroup(workgroup_size);
-            let helps = adders > 1 && u64::from(adders) <= subgroup * subgroup;
-            let subgroup = if helps { subgroup } else { 0 };
+            let few = adders > 0 && u64::from(adders) <= subgroup * subgroup;
+            let subgroup = if few { subgroup } else { 0 };
             constants.push((SUBGROUPS, Constant::Flag(subgroup > 0)));
             constants.push((SUBGROUP_SIZE, Constant::Size(word(subgroup.max(1)))));
         }
