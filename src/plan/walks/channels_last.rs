@@ -450,7 +450,7 @@ mod tests {
     use crate::plan::problem::Problem;
     use crate::profile::Profile;
 
-    /// Channels last, samples whose elements are whole vec4s are read as rows of whole vectors, which are cut anywhere.
+    /// Channels last, samples are read as whole rows, which are cut anywhere.
     #[test]
     fn batches_are_made_of_whole_rows() {
         let profile = Profile {
@@ -464,6 +464,9 @@ mod tests {
             [3, 8, 2],
             [3, 1 << 20, 6],
             [2, 100, 4096],
+            [3, 37, 10],
+            [2, (1 << 19) + 1, 6],
+            [2, 101, 4099],
         ] {
             let norm = Norm::Group {
                 groups: 1,
