@@ -6,11 +6,11 @@
 const in_order: bool = false;
 const long_rows: bool = false;
 
-// Which of four columns of a row, from the k-th of the p-th vector on, the dispatch does.
-fn inside_row(row_start: u32, first: u32, p: u32, k: u32) -> vec4<bool> {
+// Which of four columns of a row, from the k-th of the p-th vector on, are before the end.
+fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     let column = own_column(first, p) + 4u * k;
-    if aligned { return vec4(column < uniforms.end_column); }
-    return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.end_column);
+    if aligned { return vec4(column < end_column); }
+    return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(end_column);
 }
 
 // The records of four columns in a region of the workspace.

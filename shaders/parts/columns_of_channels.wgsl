@@ -40,8 +40,8 @@ fn store_in_tensor(vector: u32, outputs: VectorOutputs) {
 }
 
 // Which of four columns of a row, from the k-th of the p-th vector on, are in the tensor.
-fn inside_row(row_start: u32, first: u32, p: u32, k: u32) -> vec4<bool> {
-    if !aligned { return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.end_column); }
+fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
+    if !aligned { return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(end_column); }
     if complete { return vec4(true); }
     let element = row_start + column_of(first, p) + 4u * k;
     let count = select(uniforms.length - element, 0u, element >= uniforms.length);

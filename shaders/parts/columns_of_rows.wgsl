@@ -53,10 +53,10 @@ fn number_of_row(batch: u32, row: u32) -> u32 {
     return batch * uniforms.rows + row;
 }
 
-// Which of four columns, from the k-th of the p-th vector on, are in the row.
-fn inside_row(row_start: u32, first: u32, p: u32, k: u32) -> vec4<bool> {
-    if complete { return vec4(true); }
-    return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.columns);
+// Which of four columns of a row, from the k-th of the p-th vector on, are before the end.
+fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
+    if complete && threads_per_row == workgroup_size { return vec4(true); }
+    return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(end_column);
 }
 
 // Whether an invocation's vector, from a column on, is one of the row's.

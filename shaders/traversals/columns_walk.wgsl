@@ -95,7 +95,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 if in_blocks { first = load_in_row(row_start, column); }
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
-                    let inside = inside_row(row_start, own_first, p, k);
+                    let inside = inside_row(row_start, own_first, p, k, uniforms.end_column);
                     if !complete { first[k] = select_inputs(Inputs(), first[k], inside); }
                     blocks[p][k] = begin(first[k], coefficients_at(columns[p][k], known, batch, row_start, column));
                 }
@@ -211,11 +211,13 @@ fn add_row(
     let row_start = start_of_row(batch, row_inside(row, end));
     var inputs = row_inputs;
     var total = Accumulator();
+    // A row past the last has no columns.
+    var end_column = uniforms.end_column;
+    if adds_rows && threads_per_row < workgroup_size { end_column = select(0u, end_column, row < end); }
     for (var p = 0u; p < column_vectors; p++) {
         var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
-            var inside = inside_row(row_start, first, p, k);
-            if adds_rows && threads_per_row < workgroup_size { inside &= vec4(row < end); }
+            let inside = inside_row(row_start, first, p, k, end_column);
             let own = coefficients_at((*columns)[p][k], known, batch, row_start, column_of(first, p));
             let element = element_of(inputs[p][k], own);
             if adds_columns { (*blocks)[p][k] = accumulate_of_column((*blocks)[p][k], element, own, inside); }
