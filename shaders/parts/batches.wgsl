@@ -7,6 +7,14 @@ fn start_of_row(batch: u32, row: u32) -> u32 {
     return (batch * uniforms.rows + row) * uniforms.columns - uniforms.window;
 }
 
+// Which of a vec4's columns, of the p-th vector from an invocation's first on, are before the end. If rows are aligned,
+// the end is that of a vector.
+fn inside_columns(first: u32, p: u32, end_column: u32) -> vec4<bool> {
+    let column = own_column(first, p);
+    if aligned { return vec4(column < end_column); }
+    return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(end_column);
+}
+
 fn vector_in_tensor(vector: u32) -> u32 {
     return vector;
 }

@@ -1,16 +1,13 @@
 // For norms over an axis that is not the last one: statistics belong to a column of a batch; gamma and beta belong to a
 // row, which all batches share, or with parameters of samples each batch has its own.
 
-#import body, columns, records, params, copied_params
+#import body, batches, records, params, copied_params
 
 const in_order: bool = false;
 const long_rows: bool = false;
 
-// Which of four columns of a row, from the k-th of the p-th vector on, are before the end.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
-    let column = own_column(first, p) + 4u * k;
-    if aligned { return vec4(column < end_column); }
-    return vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4(end_column);
+    return inside_columns(first, p, end_column);
 }
 
 // The records of four columns in a region of the workspace.

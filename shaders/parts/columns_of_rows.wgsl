@@ -2,7 +2,7 @@
 // parameters, or with parameters of samples those of a batch do. A row's record, workspace[stats + row], has its
 // statistics, and where one partial sum is all of the row's, the means of its sums.
 
-#import body, columns, records, params, copied_params
+#import body, batches, records, params, copied_params
 
 alias KnownOfColumns = Params;
 alias KnownOfRow = Coefficients;
@@ -53,10 +53,9 @@ fn number_of_row(batch: u32, row: u32) -> u32 {
     return batch * uniforms.rows + row;
 }
 
-// Which of four columns of a row, from the k-th of the p-th vector on, are before the end.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     if complete && threads_per_row == workgroup_size { return vec4(true); }
-    return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(end_column);
+    return inside_columns(first, p, end_column);
 }
 
 // Whether an invocation's vector, from a column on, is one of the row's.
