@@ -221,6 +221,16 @@ const fn is_of_channels(axis: &Axis) -> bool {
     !axis.reduced || axis.parameter
 }
 
+/// The number of rows, if axes are those of rows, along which parameters vary.
+fn number_of_rows(axes: &[Axis]) -> Option<u64> {
+    let is_row = |axis: &Axis| axis.reduced && axis.parameter;
+    match axes {
+        [row] if is_row(row) => Some(1),
+        [line, row] if is_line(line) && is_row(row) => Some(line.size as u64),
+        _ => None,
+    }
+}
+
 impl Axes {
     /// The axes of a checked operation.
     pub fn new(operation: &Operation) -> Self {
@@ -289,20 +299,15 @@ impl Axes {
 
     /// Whether they are those of rows, along which parameters vary.
     pub fn are_rows(&self) -> bool {
-        match *self.0.as_slice() {
-            [row] => row.reduced && row.parameter,
-            [line, row] => is_line(&line) && row.reduced && row.parameter,
-            _ => false,
-        }
+        number_of_rows(&self.0).is_some()
     }
 
     /// The number of neighbouring rows that share parameters, if the elements are rows and each sample has parameters
     /// of its own.
     pub fn rows_of_a_sample(&self) -> Option<u64> {
         let (sample, rows) = self.0.split_first()?;
-        let rows = Self(rows.to_vec());
-        let of_samples = !sample.reduced && sample.parameter && rows.are_rows();
-        of_samples.then(|| rows.lines())
+        let rows = number_of_rows(rows);
+        rows.filter(|_| !sample.reduced && sample.parameter)
     }
 
     /// The elements by column, if statistics are taken over one axis, which is not the last, along which parameters

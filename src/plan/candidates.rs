@@ -15,7 +15,7 @@ use super::walks::columns::WalkedColumns;
 use super::walks::columns_fused::ColumnsInRegisters;
 use super::walks::groups_as_rows::GroupsAsRows;
 use super::walks::rows_fused::RowsInRegisters;
-use super::walks::rows_split::RowsReadTwice;
+use super::walks::rows_read_twice::RowsReadTwice;
 use crate::algorithm::Algorithm;
 use crate::error::Error;
 

@@ -12,7 +12,7 @@ pub(super) mod division;
 pub(super) mod groups_as_rows;
 pub(super) mod rows;
 pub(super) mod rows_fused;
-pub(super) mod rows_split;
+pub(super) mod rows_read_twice;
 
 use super::dispatch::Dispatch;
 use super::stages::finish::Partials;
