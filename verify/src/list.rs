@@ -45,7 +45,7 @@ batch_norm_backward/2x3x1x2x3x2x3x2/params_2x1x1x2x1x2x1x2/f32/general
 batch_norm_backward/2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4/f32/general/no_gamma
 batch_norm_backward/{6x5x7/params_6x1x7,3x4x5x6x7/params_1x4x1x6x1,3x4x5x7/params_1x4x1x7,9x2x3/params_9x1x3}/{f16,bf16-f32,f64,f32/relu,f16/relu/residual,f16/constant,f32/constant/relu}/general/{gpu,software}
 batch_norm_backward/{6x5x7/params_6x1x7,3x4x5x7/params_1x4x1x7}/{f16,f32}/general/{in_place,exact,pooled,frozen}
-batch_norm_{backward,forward}/40x301x35/params_40x1x35/{f32,f16}/general/max_binding=65536
+batch_norm_{backward,forward}/40x301x35/params_40x1x35/{f32,f16}/general/max_binding=262144
 batch_norm_{forward,inference}/{6x5x7/params_6x1x7,3x4x5x7/params_1x4x1x7,9x2x3/params_9x1x3}/{f16,bf16-f32,f64,f32/relu,f16/relu/residual}/general/{gpu,software}
 axes_norm_{backward,forward,inference}/{4x8x49x6/over_2-3/along_1-3,3x4x9x5/over_2-3/along_1-3,3x5x30/over_1/along_0-2}/{f32,f16,bf16-f32/uncentered,f32/gate}
 

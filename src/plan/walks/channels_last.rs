@@ -83,7 +83,9 @@ impl ChannelRows {
         let most_owned = most_vectors(tuning.channels_last_vec4s.min(MAX_VEC4S), vector_vec4s);
         let outer = u64::from(grid.outer).max(1);
         let owned = threads_per_row * most_owned / vectors(whole_vectors);
-        let most = div_ceil(outer, whole_vectors).min(owned.max(1));
+        // Each of a row's indices has partial sums of its own: where rows need not be whole vectors, few.
+        let most_repeats = if aligned { outer } else { (outer / 16).max(1) };
+        let most = div_ceil(most_repeats, whole_vectors).min(owned.max(1));
         let busy = |repeats: u64| {
             let width = vectors(whole_vectors * repeats);
             width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
