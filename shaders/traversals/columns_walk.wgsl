@@ -5,10 +5,10 @@
 // * a row, where walks are `of_rows`, with parameters that belong to columns (layer and RMS norm).
 //
 // A gradient has sums of columns and, unless those are channels, of rows. Of these two, the one that has the statistics
-// is weighted with gamma; the other's sums are the parameters' gradients. Channels' sums are not weighted. For layer norm, with d = diff_dst · gamma, a row's are Σd and Σ d·x̂, a column's Σ diff_dst and
-// Σ diff_dst · x̂. A forward pass takes the statistics of each column. The results are
-// diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and b = Σ d·x̂ / m, or dst, and with a residual before the layer the
-// sum of both.
+// is weighted with gamma; the other's sums are the parameters' gradients. Channels' sums are not weighted. For layer
+// norm, with d = diff_dst · gamma, a row's are Σd and Σ d·x̂, a column's Σ diff_dst and Σ diff_dst · x̂. A forward pass
+// takes the statistics of each column. The results are diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and
+// b = Σ d·x̂ / m, or dst, and with a residual before the layer the sum of both.
 //
 // Reduced, a workgroup leaves partial sums of its columns, or, if it has all rows (`direct`), writes the gradients of
 // columns' parameters. Applied, an invocation has coefficients from the workspace (`recorded`), with a gradient's means
