@@ -2,9 +2,8 @@
 
 #import columns, vectors
 
-// A row's first element, relative to the window. Where the window begins inside a row, it may be before the window.
 fn start_of_row(batch: u32, row: u32) -> u32 {
-    return (batch * uniforms.rows + row) * uniforms.columns - uniforms.window;
+    return start_of(batch * uniforms.rows + row);
 }
 
 // Which of a vec4's columns, of the p-th vector from an invocation's first on, are before the end. If rows are aligned,

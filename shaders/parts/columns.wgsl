@@ -1,4 +1,4 @@
-// Shared by columns_walk and columns_fused: which rows and columns an invocation has. src is batches of `rows` rows of
+// Shared by columns_walk and in_registers: which rows and columns an invocation has. src is batches of `rows` rows of
 // `columns` elements.
 //
 // A dispatch does the columns from `first_column` to `end_column` of some batches from `first_batch` on. They are cut
@@ -48,4 +48,18 @@ fn first_column_of(column_tile: u32, local: u32) -> u32 {
 // The first column of the p-th vector from an invocation's first on, which may be past the end.
 fn own_column(first: u32, p: u32) -> u32 {
     return first + p * threads_per_row * vector_elements;
+}
+
+// The first vector of a row, counted through all batches, or if rows are not aligned, its first element, relative to the
+// window. Where the window begins inside a row, it may be before the window.
+fn start_of(row: u32) -> u32 {
+    if aligned { return row * (uniforms.columns / vector_elements) - uniforms.window / vector_elements; }
+    return row * uniforms.columns - uniforms.window;
+}
+
+// Whether an invocation's vector, from a column on, is one of the row's.
+fn is_in_row(row_start: u32, column: u32) -> bool {
+    if of_rows && complete { return true; }
+    if in_order { return column < uniforms.end_column + row_start % 4u; }
+    return column < uniforms.end_column;
 }

@@ -1,4 +1,4 @@
-// The functions of the column kernels for rows that begin at vectors. `start` is a row's first element, relative to the
+// The functions of the column kernels for rows that begin at vectors. `start` is a row's first vector, relative to the
 // window.
 
 #import body, columns, records, vectors
@@ -8,12 +8,19 @@ fn column_of(first: u32, p: u32) -> u32 {
     return min(own_column(first, p), uniforms.end_column - vector_elements);
 }
 
-fn load_in_row(start: u32, column: u32) -> VectorInputs {
-    return load_vector_inputs(vector_in_tensor((start + column) / vector_elements));
+// A row's p-th vector from an invocation's first column on; past the end, the last that there is.
+fn load_in_row(start: u32, first: u32, p: u32) -> VectorInputs {
+    var vector = own_vector(first, p);
+    if !(of_rows && complete) { vector = min(vector, uniforms.end_column / vector_elements - 1u); }
+    return load_vector_inputs(vector_in_tensor(start + vector));
 }
 
-fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
-    store_in_tensor((start + column) / vector_elements, outputs);
+fn store_in_row(start: u32, first: u32, p: u32, outputs: VectorOutputs) {
+    store_in_tensor(start + own_vector(first, p), outputs);
+}
+
+fn own_vector(first: u32, p: u32) -> u32 {
+    return first / vector_elements + p * threads_per_row;
 }
 
 // The coefficients of four columns by given statistics.

@@ -16,8 +16,9 @@ fn misalignment_of(start: u32) -> u32 {
     return (start + uniforms.first_column) % 4u;
 }
 
-fn load_in_row(start: u32, column: u32) -> VectorInputs {
-    let element = start + column;
+// A row's p-th vector from an invocation's first column on. `start` is the row's first element, relative to the window.
+fn load_in_row(start: u32, first: u32, p: u32) -> VectorInputs {
+    let element = start + column_of(first, p);
     var own = load_vector_inputs(min(element / 4u, uniforms.last_vector));
     if in_order { return own; }
     let next = load_vector_inputs(min(element / 4u + 1u, uniforms.last_vector));
@@ -25,7 +26,8 @@ fn load_in_row(start: u32, column: u32) -> VectorInputs {
     return own;
 }
 
-fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
+fn store_in_row(start: u32, first: u32, p: u32, outputs: VectorOutputs) {
+    let column = own_column(first, p);
     let element = start + column;
     if in_order {
         let columns = vec4(element / 4u * 4u - start) + vec4(0u, 1u, 2u, 3u);
@@ -34,10 +36,10 @@ fn store_in_row(start: u32, column: u32, outputs: VectorOutputs) {
     }
     let turned = turned_outputs(outputs[0], misalignment_of(start));
     // Which of the four outputs each element of the first vec4 is; those before the first wrap.
-    let first = vec4(0u, 1u, 2u, 3u) - vec4(misalignment_of(start));
+    let output = vec4(0u, 1u, 2u, 3u) - vec4(misalignment_of(start));
     let count = vec4(min(4u, uniforms.end_column - column));
-    store_some_outputs(element / 4u, turned, first < count);
-    store_some_outputs(element / 4u + 1u, turned, first + vec4(4u) < count);
+    store_some_outputs(element / 4u, turned, output < count);
+    store_some_outputs(element / 4u + 1u, turned, output + vec4(4u) < count);
 }
 
 // The coefficients of four columns by given statistics; past the end, those of the last one.

@@ -3,9 +3,6 @@
 
 #import body, batches, records, params, copied_params
 
-const in_order: bool = false;
-const long_rows: bool = false;
-
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     return inside_columns(first, p, end_column);
 }

@@ -8,15 +8,11 @@
 
 #import axes, body, columns, params, positions, records, vectors, sum_across
 
-const in_order: bool = false;
-const long_rows: bool = false;
-
-// A row's first element, relative to the window. Where the window begins inside a row, it may be before the window.
 fn start_of_row(batch: u32, row: u32) -> u32 {
     var own = row;
     if general && in_one_piece { own = batch * uniforms.rows + row; }
     if general && !in_one_piece { own = join_axes(uniforms.kept_axes, batch, row); }
-    return own * uniforms.columns - uniforms.window;
+    return start_of(own);
 }
 
 // Past the tensor's end, its last vector stands in.
@@ -43,7 +39,7 @@ fn store_in_tensor(vector: u32, outputs: VectorOutputs) {
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     if !aligned { return vec4(own_column(first, p) + 4u * k) + vec4(0u, 1u, 2u, 3u) < vec4(end_column); }
     if complete { return vec4(true); }
-    let element = row_start + column_of(first, p) + 4u * k;
+    let element = row_start * vector_elements + column_of(first, p) + 4u * k;
     let count = select(uniforms.length - element, 0u, element >= uniforms.length);
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }

@@ -6,9 +6,6 @@
 alias KnownOfColumns = Coefficients;
 alias KnownOfRow = Params;
 
-const adds_columns: bool = reduced;
-const adds_rows: bool = summed;
-
 fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {
     var known: Coefficients;
     if recorded {
@@ -33,9 +30,4 @@ fn coefficients_at(columns: KnownOfColumns, row: KnownOfRow, batch: u32, row_sta
 
 fn with_sums_of_columns(columns: KnownOfColumns, sums: Accumulator) -> KnownOfColumns {
     return with_sums(columns, sums, scalars());
-}
-
-// Whether an invocation's vector, from a column on, is one of the row's.
-fn is_in_row(row_start: u32, column: u32) -> bool {
-    return column < uniforms.end_column;
 }

@@ -29,15 +29,19 @@
 // Moves 2 n elements in (n forward), and n out if applied, or 2 n with sum; reduced and applied 2 n (n forward) more in,
 // unless the second reading is cached. n / 32 words more in, and n elements more out, for a mask.
 
-#import tiles, body, records, scalars, vectors, columns, paired_sums, team_sum, thread_rows_sum
+#import tiles, body, records, scalars, vectors, columns, column_partials, team_sum, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
-#import batches if not of_channels, statistics_of_columns if not of_rows
+#import statistics_of_rows if of_rows, statistics_of_columns if not of_rows, batches if not of_channels
 #import columns_of_channels if of_channels, columns_of_batches if of_batches, columns_of_rows if of_rows
 
 alias RowInputs = array<VectorInputs, column_vectors>;
 alias Columns = array<array<KnownOfColumns, vector_vec4s>, column_vectors>;
 alias ColumnBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 
+const adds_rows: bool = (of_rows && reduced) || (!of_rows && summed);
+const adds_columns: bool = (of_rows && summed) || (!of_rows && reduced);
+const in_order: bool = of_rows && applied && !aligned;
+const long_rows: bool = of_rows;
 const add_thread_rows: bool = adds_columns && threads_per_row < workgroup_size;
 const summing_invocations: u32 = 1u + (workgroup_size - 1u) * u32(add_thread_rows);
 const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(adds_rows);
@@ -92,7 +96,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
             for (var p = 0u; p < column_vectors; p++) {
                 let column = column_of(own_first, p);
                 var first = VectorInputs();
-                if in_blocks { first = load_in_row(row_start, column); }
+                if in_blocks { first = load_in_row(row_start, own_first, p); }
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // Elements past the tensor's end may be NaN, and a shift of NaN would stay in the sums.
                     let inside = inside_row(row_start, own_first, p, k, uniforms.end_column);
@@ -162,7 +166,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
             let row_start = start_of_row(batch, row);
             for (var p = 0u; p < column_vectors; p++) {
                 let column = column_of(own_first, p);
-                var inputs = load_in_row(row_start, column);
+                var inputs = load_in_row(row_start, own_first, p);
                 var outputs = VectorOutputs();
                 for (var k = 0u; k < vector_vec4s; k++) {
                     let own = coefficients_at(columns[p][k], known, batch, row_start, column);
@@ -174,7 +178,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                         outputs[k] = result(element, own);
                     }
                 }
-                if is_in_row(row_start, own_column(own_first, p)) { store_in_row(row_start, column, outputs); }
+                if is_in_row(row_start, own_column(own_first, p)) { store_in_row(row_start, own_first, p, outputs); }
             }
         }
     }
@@ -191,7 +195,7 @@ fn load_row(batch: u32, row: u32, end: u32, first: u32) -> RowInputs {
     let row_start = start_of_row(batch, row_inside(row, end));
     var inputs: RowInputs;
     for (var p = 0u; p < column_vectors; p++) {
-        inputs[p] = load_in_row(row_start, column_of(first, p));
+        inputs[p] = load_in_row(row_start, first, p);
     }
     return inputs;
 }
@@ -225,7 +229,7 @@ fn add_row(
             if of_channels && !applied { outputs[k] = result_of_constants(element, own); }
         }
         if of_channels && !applied && own_column(first, p) < uniforms.end_column {
-            store_in_row(row_start, column_of(first, p), outputs);
+            store_in_row(row_start, first, p, outputs);
         }
     }
     return total;
@@ -248,18 +252,4 @@ fn store_sums_of_row(local: u32, tile: u32, batch: u32, row: u32, end: u32, half
     var before = real4();
     if !one_tile && tile % uniforms.walked_tiles > 0u { before = load_workspace(to); }
     store_workspace(to, before + joint);
-}
-
-// Writes a row tile's partial sums of four columns: a record for each, or one for two columns (`paired_columns`).
-fn store_partials(row_tile: u32, batch: u32, column: u32, sums: Accumulator) {
-    let first = uniforms.partials + row_tile * uniforms.partial_stride;
-    if paired_columns {
-        store_paired(first, number_of(batch, column), sums);
-        return;
-    }
-    for (var i = 0u; i < 4u; i++) {
-        if aligned || column + i < uniforms.end_column {
-            store_workspace(first + number_of(batch, column + i), words_of_total(total_of(sums, i)));
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The files of `shaders/`, and how a kernel's text is put together from them.
 //!
 //! After its opening comment a file says what it imports, in lines such as
-//! `#import tiles, body, rows_aligned if aligned`: the names of parts, `body` for the operator's body, `activation` for
+//! `#import tiles, body, columns_aligned if aligned`: the names of parts, `body` for the operator's body, `activation` for
 //! the activation, and after `if` or `if not` one of the kernel's constants. The body comes with
 //! `shaders/operators/contract.wgsl`, less what the body defines itself.
 
@@ -40,9 +40,10 @@ parts! {
     "axes"
     "batches"
     "channels_first"
-    "column_sums"
+    "column_partials"
     "columns"
     "columns_aligned"
+    "columns_in_registers"
     "columns_misaligned"
     "columns_of_batches"
     "columns_of_channels"
@@ -64,12 +65,11 @@ parts! {
     "positions"
     "realigned"
     "records"
-    "rows"
-    "rows_aligned"
-    "rows_misaligned"
+    "rows_in_registers"
     "scalars"
     "shuffles"
     "statistics_of_columns"
+    "statistics_of_rows"
     "sum_across"
     "team_sum"
     "thread_rows_sum"

@@ -13,13 +13,10 @@
 //!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
 //! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
 //! * `flat_apply` reaches only vec4s that begin before the tensor's end, all of one of its tiles.
-//! * `rows_fused` clamps columns to the last ones, and rows to the last one, or with parameters of samples to the last
-//!   of the tile; where rows do not begin at vec4s, it clamps vectors to the window's last. It stores only where the
-//!   same comparisons hold without the clamp.
-//! * `columns_walk` and `columns_fused` clamp columns to the dispatch's last and rows to a tile's last, and store only
+//! * `columns_walk` and `in_registers` clamp columns to the dispatch's last and rows to a tile's last, and store only
 //!   where neither is clamped. Windows hold whole tiles. Where columns belong to channels, vectors are clamped to the
 //!   tensor's last: only the last window's last row can be incomplete. Where rows do not begin at vec4s, vectors are
-//!   clamped to the window's last instead of columns, and elements are stored only up to the dispatch's last column.
+//!   clamped to the window's last, too, and elements are stored only up to the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -28,7 +25,7 @@
 //!   the tile's last row may read it meanwhile: its statistics, which stay what they are, for sums that count 0.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
-//! * Where two rows share a vec4, in `rows_fused` and `columns_walk` where rows do not begin at vec4s, each row's
+//! * Where two rows share a vec4, where rows do not begin at vec4s, each row's
 //!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each
 //!   stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
@@ -82,7 +79,6 @@ mod bodies;
 mod channels_first_apply;
 mod channels_first_fused;
 mod channels_first_reduce;
-mod columns_fused;
 mod columns_walk;
 mod combine_groups;
 mod describe;
@@ -91,12 +87,12 @@ mod files;
 mod finish;
 mod flat_apply;
 mod functions;
+mod in_registers;
 #[cfg(wgpu_norm_mutants)]
 mod mutants;
 mod pack_params;
 mod pack_statistics;
 mod params;
-mod rows_fused;
 mod shared_uniforms;
 mod source;
 mod streams;
@@ -110,7 +106,6 @@ pub(crate) use bodies::{Body, Computes};
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
 pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};
-pub(crate) use columns_fused::{ColumnsFused, ColumnsFusedUniforms};
 pub(crate) use columns_walk::{ColumnsWalk, ColumnsWalkUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 pub(crate) use describe::Constant;
@@ -119,12 +114,12 @@ pub(crate) use describe::Value;
 pub(crate) use epilogue::Epilogue;
 pub(crate) use finish::{Finish, FinishUniforms};
 pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
+pub(crate) use in_registers::{InRegisters, InRegistersUniforms};
 pub(crate) use pack_params::{PackParams, PackParamsUniforms};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use params::bit;
-pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use shared_uniforms::{
-    BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+    BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, Scalars, TileRange,
 };
 pub(crate) use source::{
     F16_PROBE, MASK_UNIT, ROWS_AT_ONCE, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe,
@@ -165,9 +160,8 @@ kernels! {
     ChannelsFirstApply
     ChannelsFirstFused
     FlatApply
-    RowsFused
     ColumnsWalk
-    ColumnsFused
+    InRegisters
 }
 
 /// A kernel's description, whatever its constants.

@@ -206,34 +206,3 @@ impl BatchTiles {
         u64::from(self.tile_rows).div_ceil(at_once.max(1))
     }
 }
-
-uniforms! {
-    /// Tiles of rows.
-    struct RowTiles {
-        rows: u32,
-        columns: u32,
-        /// Vec4s that a row touches, at most.
-        row_vec4s: u32,
-        /// A multiple of `row_step`.
-        tile_rows: u32,
-        /// The distance between two rows that an invocation walks.
-        row_step: u32,
-        /// Workgroups that share `tile_rows` rows.
-        misalignments: u32,
-        /// The length of gamma and beta.
-        parameters: u32,
-        /// Rows that share parameters, and their tiles.
-        param_rows: u32,
-        param_tiles: u32,
-        range: TileRange,
-        /// The last vector of the window.
-        last_vector: u32,
-    }
-}
-
-impl RowTiles {
-    /// Rows that an invocation walks.
-    pub fn walk(&self) -> u64 {
-        self.tile_rows.div_ceil(self.row_step.max(1)).into()
-    }
-}

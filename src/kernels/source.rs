@@ -178,13 +178,12 @@ impl Variant {
 
     /// Whether several invocations store a vec4 of an output, each some words of it.
     fn shares_vec4s(&self) -> bool {
-        use Kernel::{ColumnsFused, ColumnsWalk, RowsFused};
-        matches!(self.kernel, RowsFused | ColumnsFused | ColumnsWalk) && !self.is("aligned")
+        matches!(self.kernel, Kernel::ColumnsWalk | Kernel::InRegisters) && !self.is("aligned")
     }
 
     /// Whether statistics are stored one by one.
     fn stores_singly(&self) -> bool {
-        self.kernel == Kernel::RowsFused || self.shares_vec4s()
+        self.kernel == Kernel::InRegisters && self.is("of_rows") || self.shares_vec4s()
     }
 
     /// How many vec4s a load of data moves, in a kernel that moves vectors.

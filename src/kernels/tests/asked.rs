@@ -257,9 +257,11 @@ fn all_that_a_kernel_offers_is_asked_for() {
         for &(name, value) in entry.constants {
             let values = match value {
                 Constant::Flag(_) => [true, false].map(Constant::Flag).to_vec(),
-                // It holds single vec4s.
-                Constant::Size(_) if kernel == Kernel::ColumnsFused => continue,
                 Constant::Size(_) if name == VECTOR_VEC4S => [1, 2].map(Constant::Size).to_vec(),
+                // Rows bind their parameters, and few columns copy them.
+                Constant::Size(_) if name == COPIED_PARAMS && kernel == Kernel::InRegisters => {
+                    continue;
+                }
                 Constant::Size(_) if name == COPIED_PARAMS => {
                     [0, 1, 3, 4, 5].map(Constant::Size).to_vec()
                 }

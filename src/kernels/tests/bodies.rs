@@ -70,11 +70,11 @@ impl Body {
                     | Finish
             ),
             (Computes::Gradient, false) if self.centered => {
-                !matches!(kernel, CombineGroups | FlatApply | ColumnsFused)
+                !matches!(kernel, CombineGroups | FlatApply)
             }
             (Computes::Gradient, false) => matches!(
                 kernel,
-                PackStatistics | PackParams | RowsFused | ColumnsWalk | Finish
+                PackStatistics | PackParams | InRegisters | ColumnsWalk | Finish
             ),
             (Computes::Forward, true) => matches!(
                 kernel,
@@ -89,11 +89,9 @@ impl Body {
             ),
             (Computes::Forward, false) if is_rms => matches!(
                 kernel,
-                PackParams | ChannelsFirstReduce | RowsFused | ColumnsWalk | ColumnsFused | Finish
+                PackParams | ChannelsFirstReduce | InRegisters | ColumnsWalk | Finish
             ),
-            (Computes::Forward, false) if self.of_rows => {
-                matches!(kernel, RowsFused | ColumnsFused)
-            }
+            (Computes::Forward, false) if self.of_rows => kernel == InRegisters,
             (Computes::Forward, false) => matches!(
                 kernel,
                 PackParams

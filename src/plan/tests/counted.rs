@@ -234,8 +234,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         | Kernel::FlatApply => 1,
         Kernel::ColumnsWalk => 1, // their sums are of a subgroup
         // Their other form is seldom planned.
-        Kernel::ColumnsFused => 1,
-        Kernel::RowsFused if body == Body::UNCENTERED_GRADIENT => 1,
+        Kernel::InRegisters if body == Body::UNCENTERED_GRADIENT => 1,
         _ => 2,
     };
     let known = |body: Body| {

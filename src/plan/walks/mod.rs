@@ -7,11 +7,11 @@ pub(super) mod channels_last;
 pub(super) mod channels_last_fused;
 pub(super) mod columns;
 pub(super) mod columns_cut;
-pub(super) mod columns_fused;
+pub(super) mod columns_in_registers;
 pub(super) mod division;
 pub(super) mod groups_as_rows;
 pub(super) mod rows;
-pub(super) mod rows_fused;
+pub(super) mod rows_in_registers;
 pub(super) mod rows_read_twice;
 
 use super::dispatch::Dispatch;

@@ -1,8 +1,7 @@
 //! Rows (layer norm) and how workgroups divide them, in registers or read twice.
 
 use super::division::Division;
-use crate::kernels::{RowTiles, TileRange};
-use crate::plan::axes::MixedAxes;
+use crate::kernels::{BatchTiles, TileRange};
 use crate::plan::limits::MAX_SEQUENTIAL;
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
@@ -220,20 +219,19 @@ impl RowWalk {
         (row * rows.columns).min(rows.elements())
     }
 
-    /// The uniforms that describe the rows and a window's tiles to the row kernels.
-    pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
-        RowTiles {
-            rows: word(rows.rows),
-            columns: word(rows.columns),
-            row_vec4s: word(rows.row_vec4s),
+    /// The tiles of a window. Rows that share parameters are a batch.
+    pub fn tiles(&self, rows: &Rows, window: &Window, range: TileRange) -> BatchTiles {
+        let (columns, column_tiles) = (word(rows.columns), word(rows.column_tiles()));
+        let samples = self.samples(rows);
+        BatchTiles {
+            statistics: word(rows.rows),
+            parameters: word(samples * rows.columns),
+            end_column_tile: word(samples * rows.column_tiles()),
             tile_rows: word(self.tile_rows),
-            row_step: word(self.step),
-            misalignments: word(self.misalignments),
-            parameters: word(rows.columns * self.samples(rows)),
-            param_rows: word(self.param_rows),
-            param_tiles: word(self.splits_of_a_sample()),
-            range,
+            row_tiles: word(self.splits_of_a_sample()),
             last_vector: window.last_vector(rows.division.vector()),
+            range,
+            ..BatchTiles::of_whole_rows(word(self.param_rows), columns, column_tiles)
         }
     }
 
@@ -248,14 +246,24 @@ impl RowWalk {
         self.misalignments * apart
     }
 
-    /// Records of a partial sum of every column: two columns share one, but not by position, nor where parameters of
-    /// samples begin inside a vec4.
+    /// Whether a record holds the sums of two columns: not by position, nor where parameters of samples begin inside a
+    /// vec4.
+    pub fn pairs_columns(&self, rows: &Rows) -> bool {
+        rows.pairs && (rows.aligned() || !(self.by_position || self.of_samples))
+    }
+
+    /// Records of a partial sum of every column.
     pub fn records_of_a_partial(&self, rows: &Rows) -> u64 {
-        if self.by_position || (self.of_samples && !rows.aligned()) {
-            rows.columns
-        } else {
+        if self.pairs_columns(rows) {
             rows.records_of_a_sum()
+        } else {
+            rows.columns
         }
+    }
+
+    /// Records between two partial sums of a column.
+    pub fn partial_stride(&self, rows: &Rows) -> u64 {
+        self.samples(rows) * self.records_of_a_partial(rows)
     }
 
     /// Records of the partial sums of columns that a split leaves.
@@ -279,26 +287,16 @@ impl RowWalk {
 
     /// The partial sums of columns that `splits` splits leave, or all splits, where each sample has its own.
     pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
-        let of_a_split = self.partials_of_a_column(rows);
-        if !self.of_samples {
-            let (columns, count) = (word(rows.columns), splits * of_a_split);
-            return Partials {
-                paired: rows.pairs && !self.by_position,
-                ..Partials::plain(region, columns, count, self.records_of_a_partial(rows))
-            };
-        }
-        let samples = word(self.samples(rows));
-        let of_a_sample = self.splits_of_a_sample() * of_a_split;
-        let mut axes = MixedAxes::default();
-        let sizes = [samples, word(of_a_sample), word(rows.columns)];
-        for (axis, size) in axes.sizes.iter_mut().zip(sizes) {
-            *axis = size;
-        }
-        let parameters = word(u64::from(samples) * rows.columns);
+        let splits = if self.of_samples {
+            self.splits_of_a_sample()
+        } else {
+            splits
+        };
+        let columns = word(self.samples(rows) * rows.columns);
+        let count = splits * self.partials_of_a_column(rows);
         Partials {
-            mixed: Some((axes, 0b101)),
-            paired: rows.pairs && rows.aligned(),
-            ..Partials::paired(region, parameters, of_a_sample)
+            paired: self.pairs_columns(rows),
+            ..Partials::plain(region, columns, count, self.partial_stride(rows))
         }
     }
 }

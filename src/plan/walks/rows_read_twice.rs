@@ -4,7 +4,7 @@
 use super::channels_first::Planes;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms, TileRange};
+use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
 use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
@@ -129,31 +129,6 @@ impl<'a> RowsReadTwice<'a> {
         (self.planner).windows(units, self.rows.column_tiles() / of_a_split, start)
     }
 
-    /// Records between the partial sums of columns of two tiles of rows.
-    fn partial_stride(&self) -> u64 {
-        self.walk.samples(&self.rows) * self.walk.records_of_a_partial(&self.rows)
-    }
-
-    /// Whether a record holds the sums of two columns.
-    fn pairs_columns(&self) -> bool {
-        self.rows.pairs && (self.rows.aligned() || !self.walk.of_samples)
-    }
-
-    /// The partial sums of columns that `splits` splits leave, or all splits, where each sample has its own.
-    fn partials_of_columns(&self, region: Region, splits: u64) -> Partials {
-        let (rows, walk) = (&self.rows, &self.walk);
-        let row_tiles = if walk.of_samples {
-            walk.splits_of_a_sample()
-        } else {
-            splits
-        };
-        let columns = word(walk.samples(rows) * rows.columns);
-        Partials {
-            paired: self.pairs_columns(),
-            ..Partials::plain(region, columns, row_tiles, self.partial_stride())
-        }
-    }
-
     /// Dispatches over some splits that write some tensors: a reduction to partial sums of columns that begin at a
     /// region; without one, the elementwise pass.
     fn dispatches(
@@ -182,7 +157,7 @@ impl<'a> RowsReadTwice<'a> {
             summed,
             one_partial: reduced && self.partials_per_row == 1,
             direct: reduced && self.direct,
-            paired_columns: summed && !self.direct && self.pairs_columns(),
+            paired_columns: summed && !self.direct && walk.pairs_columns(rows),
             ..division.columns_walk(planner, walk.tile_rows, 0)
         };
         let windows = self.windows(splits)?;
@@ -199,37 +174,22 @@ impl<'a> RowsReadTwice<'a> {
                 bindings.push(Binding::workspace());
                 bindings.extend(window.bind_all(written));
                 let uniforms = ColumnsWalkUniforms {
-                    tiles: self.tiles(known, window, range),
+                    tiles: BatchTiles {
+                        stats: known.stats.first,
+                        copies: params.copies,
+                        ..walk.tiles(rows, window, range)
+                    },
                     row_groups: word(self.rows.column_tiles()),
                     partials_per_row: word(self.partials_per_row),
                     row_partials: known.kept.first,
                     means: known.means.map_or(0, |region| region.first),
                     partials: partials.map_or(0, |region| region.first),
-                    partial_stride: word(self.partial_stride()),
+                    partial_stride: word(walk.partial_stride(rows)),
                     scalars: planner.problem.scalars(),
                 };
                 (bindings, uniforms)
             },
         )
-    }
-
-    /// The tiles of a window. Rows that share parameters are a batch.
-    fn tiles(&self, known: &Known, window: &Window, range: TileRange) -> BatchTiles {
-        let (rows, walk) = (&self.rows, &self.walk);
-        let (columns, column_tiles) = (word(rows.columns), word(self.rows.column_tiles()));
-        let samples = walk.samples(rows);
-        BatchTiles {
-            statistics: word(rows.rows),
-            parameters: word(samples * rows.columns),
-            end_column_tile: word(samples * self.rows.column_tiles()),
-            tile_rows: word(walk.tile_rows),
-            row_tiles: word(walk.splits_of_a_sample()),
-            last_vector: window.last_vector(rows.division.vector()),
-            stats: known.stats.first,
-            copies: known.params.copies,
-            range,
-            ..BatchTiles::of_whole_rows(word(walk.param_rows), columns, column_tiles)
-        }
     }
 }
 
@@ -250,7 +210,7 @@ impl Walk for RowsReadTwice<'_> {
 
     /// A gradient's sums of rows and columns alike. Forward, rows have statistics like channels.
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let (planner, rows) = (&self.planner, &self.rows);
+        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
         if !planner.body.is_gradient() {
             return Planes::over_rows(*planner).reduce(known, workspace);
         }
@@ -262,7 +222,7 @@ impl Walk for RowsReadTwice<'_> {
             };
             self.dispatches(known, splits, Some(region), results)
         };
-        let partials = |region, splits| self.partials_of_columns(region, splits);
+        let partials = |region, splits| walk.column_partials(rows, region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
         let of_rows = Partials::side_by_side(known.kept, word(rows.rows), self.partials_per_row);
         let summed = planner.tensors.param_grads() && !self.direct;

@@ -3,9 +3,9 @@
 use super::columns::WalkedColumns;
 use super::columns_cut::{Columns, pieces_of};
 use super::division::Division;
-use super::rows_fused::row_vec4s;
+use super::rows_in_registers::row_vec4s;
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnsFused, ColumnsFusedUniforms};
+use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
@@ -102,15 +102,18 @@ impl Walk for ColumnsInRegisters<'_> {
         let Self { over, division, .. } = self;
         let Columns { planner, by: of } = over;
         let params = &known.params;
-        let kernel = ColumnsFused {
+        let kernel = InRegisters {
             threads_per_row: word(division.threads_per_row),
             column_vectors: 1,
             held_rows: word(self.held_rows),
             vector_vec4s: word(division.vector_vec4s),
+            of_batches: true,
             aligned: of.is_aligned(),
             shares_words: planner.shares_words(of.columns.into()),
             copied_params: params.copied,
             of_samples: of.of_samples,
+            add_thread_rows: division.at_once() > 1,
+            ..InRegisters::default()
         };
         let kernel = (kernel, division.workgroup_size);
         let mut reduced = Reduced::default();
@@ -118,13 +121,16 @@ impl Walk for ColumnsInRegisters<'_> {
         for piece in &pieces_of(of, &known.part, division.tile_columns()) {
             let shares = over.shares(piece, &(0..1), of.rows.into(), 1)?;
             dispatches.extend(planner.over(&shares, kernel, |share, range| {
-                let uniforms = ColumnsFusedUniforms {
+                let uniforms = InRegistersUniforms {
                     tiles: BatchTiles {
                         range,
                         copies: params.copies,
                         ..share.tiles
                     },
+                    row_step: of.rows.max(1),
+                    misalignments: 1,
                     scalars: planner.problem.scalars(),
+                    ..InRegistersUniforms::default()
                 };
                 (over.bindings(true, true, params, &share.window), uniforms)
             })?);

@@ -3,7 +3,7 @@
 use super::division::Division;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{RowsFused, RowsFusedUniforms};
+use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
 use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
@@ -121,10 +121,12 @@ impl Walk for RowsInRegisters<'_> {
         let tensors = planner.tensors;
         let summed = tensors.param_grads();
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
-        let kernel = RowsFused {
+        let kernel = InRegisters {
             threads_per_row: word(rows.division.threads_per_row),
             column_vectors: word(rows.division.column_vectors),
+            held_rows: 1,
             vector_vec4s: word(rows.division.vector_vec4s),
+            of_rows: true,
             aligned: rows.aligned(),
             shares_words: planner.shares_words(rows.columns),
             complete: rows.complete(),
@@ -133,6 +135,8 @@ impl Walk for RowsInRegisters<'_> {
             summed,
             of_samples: walk.of_samples,
             add_thread_rows: walk.add_thread_rows && summed,
+            paired_columns: summed && walk.pairs_columns(rows),
+            ..InRegisters::default()
         };
         let start = |split: u64| walk.start(rows, split);
         let reduce = |region: Region, splits: Range<u64>| {
@@ -144,10 +148,15 @@ impl Walk for RowsInRegisters<'_> {
                 let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.params)).collect();
                 bindings.extend((summed || kept).then(Binding::workspace));
                 bindings.extend(window.bind_all(tensors.outputs.iter().chain(results)));
-                let uniforms = RowsFusedUniforms {
-                    tiles: walk.uniforms(rows, window, range),
+                let uniforms = InRegistersUniforms {
+                    tiles: BatchTiles {
+                        stats: known.kept.first,
+                        ..walk.tiles(rows, window, range)
+                    },
+                    row_step: word(walk.step),
+                    misalignments: word(walk.misalignments),
                     partials: region.first,
-                    stats: known.kept.first,
+                    partial_stride: word(walk.partial_stride(rows)),
                     scalars: planner.problem.scalars(),
                 };
                 (bindings, uniforms)

@@ -1,0 +1,32 @@
+// For in_registers where statistics belong to columns of batches, and parameters to rows.
+
+#import body, batches, columns, columns_of_batches, thread_rows_sum
+
+fn own_tile(index: u32, local: u32) -> Tile {
+    let tile = column_tiles_of(index).x;
+    return Tile(batch_of(tile), 0u, 0u, first_column_of(tile, local), 0u);
+}
+
+fn held_params(batch: u32, column: u32, misalignment: u32) -> Params {
+    return neutral_params();
+}
+
+fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
+    return params_of_row(number_of_row(batch, row));
+}
+
+// The coefficients of a vec4 of columns before its sums.
+fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficients {
+    let inputs = load_in_row(start_of_row(batch, 0u), first, 0u);
+    return begin_row(with_params(Coefficients(), neutral_params()), inputs[0]);
+}
+
+// The sums of these columns.
+fn sum_of_tile(local: u32, half: u32, own: Accumulator) -> Accumulator {
+    return sum_of_thread_rows(local, threads_per_row, own);
+}
+
+fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
+    if local >= threads_per_row || own_column(first, 0u) >= uniforms.end_column { return; }
+    store_statistics_at(batch, column_of(first, 0u), coefficients);
+}

@@ -1,0 +1,48 @@
+// For in_registers where statistics belong to rows, and parameters to columns.
+
+#import body, batches, columns_of_rows, records, team_sum, vectors
+
+const team_invocations: u32 = workgroup_size;
+
+fn own_tile(index: u32, local: u32) -> Tile {
+    let first = vector_elements * (local % threads_per_row);
+    var batch = 0u;
+    var partial = index;
+    if of_samples {
+        let of_a_batch = uniforms.row_tiles * uniforms.misalignments;
+        batch = index / of_a_batch;
+        partial %= of_a_batch;
+    }
+    if aligned { return Tile(batch, partial, 0u, first, partial); }
+    let offset = partial % uniforms.misalignments * thread_rows;
+    return Tile(batch, partial / uniforms.misalignments, offset, first, partial);
+}
+
+// The parameters that an invocation holds for four columns of its rows.
+fn held_params(batch: u32, column: u32, misalignment: u32) -> Params {
+    return params_of_columns(batch, column - misalignment);
+}
+
+fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
+    return held;
+}
+
+// The coefficients of a row before its sums.
+fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficients {
+    let number = number_of_row(batch, row);
+    let record = record_of_coefficients(statistics_of(number / 4u, uniforms.epsilon), number % 4u);
+    let inputs = load_in_row(start_of_row(batch, row), 0u, 0u);
+    return begin_row(coefficients_of(splat(record)), splat_inputs(inputs[0], misalignment));
+}
+
+// The sums of a row.
+fn sum_of_tile(local: u32, half: u32, own: Accumulator) -> Accumulator {
+    return accumulator_of(splat(words_of_total(team_sum(local, threads_per_row, half, horizontal_sum(own)))));
+}
+
+fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
+    if local % threads_per_row > 0u || row >= end { return; }
+    let number = number_of_row(batch, row);
+    if kept { store_workspace(uniforms.stats + number, record_of_row(coefficients, real(uniforms.columns))); }
+    if stored { store_row(number, coefficients, 0u); }
+}

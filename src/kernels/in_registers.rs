@@ -1,0 +1,98 @@
+//! The whole gradient or forward pass over rows, or forward pass over columns, in one reading.
+
+use super::describe::{constants, uniforms};
+use super::files::{File, file};
+use super::shared_uniforms::{BatchTiles, Scalars};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of};
+
+constants! {
+    struct InRegisters {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// Vectors of a row that each of them holds, and rows of which it holds as many.
+        column_vectors: u32,
+        held_rows: u32,
+        vector_vec4s: u32,
+        /// Statistics belong to rows, and parameters to columns.
+        of_rows: bool,
+        /// Statistics belong to columns of batches, and parameters to rows.
+        of_batches: bool,
+        /// Every row begins at a vec4.
+        aligned: bool,
+        /// Two rows may share a word, each with one half.
+        shares_words: bool,
+        /// Of rows: every invocation's vectors are in the row.
+        complete: bool,
+        /// Each row's statistics go to the workspace,
+        kept: bool,
+        /// or to their own tensors, whose elements do not share words.
+        stored: bool,
+        /// Parameters that are copies in the workspace.
+        copied_params: u32,
+        /// Each batch has parameters of its own.
+        of_samples: bool,
+        /// The parameters' gradients are wanted.
+        summed: bool,
+        /// Invocations with the same columns add up their sums.
+        add_thread_rows: bool,
+        /// A record holds the sums of two columns.
+        paired_columns: bool,
+    }
+}
+
+uniforms! {
+    struct InRegistersUniforms {
+        tiles: BatchTiles,
+        /// The distance between two rows that an invocation walks.
+        row_step: u32,
+        /// Workgroups that share a tile of rows.
+        misalignments: u32,
+        partials: u32,
+        /// Records between two partial sums of a column.
+        partial_stride: u32,
+        scalars: Scalars,
+    }
+}
+
+impl InRegistersUniforms {
+    /// The steps of a walk.
+    fn steps(&self) -> u64 {
+        self.tiles.tile_rows.div_ceil(self.row_step.max(1)).into()
+    }
+}
+
+impl Describe for InRegisters {
+    const KERNEL: Kernel = Kernel::InRegisters;
+    const FILE: File = file!("traversals/in_registers");
+    type Uniforms = InRegistersUniforms;
+
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let of_a_row = 1 + u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
+        let thread_rows = workgroup_size / u64::from(self.threads_per_row.max(1));
+        let sharing = if self.of_rows {
+            self.threads_per_row.into()
+        } else {
+            thread_rows
+        };
+        let sum = 1 + sum_of(sharing, workgroup_size);
+        let held = 1 + u64::from(self.held_rows) * of_a_row;
+        let reductions = body.row_reductions();
+        let of_a_step = 1 + (1 + reductions) * held + reductions * sum;
+        let columns =
+            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
+        let of_columns = u64::from(self.summed) * u64::from(self.column_vectors) * (1 + columns);
+        of_a_row + uniforms.steps() * of_a_step + of_columns
+    }
+
+    fn adders(&self, workgroup_size: u32) -> Option<u32> {
+        Some(if self.of_rows {
+            self.threads_per_row
+        } else {
+            workgroup_size
+        })
+    }
+
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        uniforms.steps().max(self.held_rows.into())
+    }
+}
