@@ -7,7 +7,7 @@
 // * statistics_given: the body reads statistics. centered: the mean is subtracted. of_groups: channels share statistics
 //   with others. residual_after: a residual is added to the layer's output. has_params: there are parameters. gated: a
 //   gate is among them; gate_summed: its gradient is wanted.
-// * struct Accumulator, alias Total: running sums of terms, for four channels or for four shares of one; and the sums
+// * struct Accumulator, alias Total: the sums of terms so far, for four channels or for four shares of one; and the sums
 //   of one channel. src/kernels/sums.rs makes the functions that convert between these and records, and sum_NAME(sums),
 //   which is 0 for a sum that the body does not take.
 // * row_reductions: how often a row in registers is reduced, each time with the coefficients that follow from the last

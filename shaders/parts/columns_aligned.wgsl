@@ -8,19 +8,19 @@ fn column_of(first: u32, p: u32) -> u32 {
     return min(own_column(first, p), uniforms.end_column - vector_elements);
 }
 
-// A row's p-th vector from an invocation's first column on; past the end, the last that there is.
 fn load_in_row(start: u32, first: u32, p: u32) -> VectorInputs {
-    var vector = own_vector(first, p);
-    if !(of_rows && complete) { vector = min(vector, uniforms.end_column / vector_elements - 1u); }
-    return load_vector_inputs(vector_in_tensor(start + vector));
+    return load_vector_inputs(vector_in_tensor(start + vector_of(first, p)));
 }
 
 fn store_in_row(start: u32, first: u32, p: u32, outputs: VectorOutputs) {
-    store_in_tensor(start + own_vector(first, p), outputs);
+    store_in_tensor(start + vector_of(first, p), outputs);
 }
 
-fn own_vector(first: u32, p: u32) -> u32 {
-    return first / vector_elements + p * threads_per_row;
+// The vector at column_of's column.
+fn vector_of(first: u32, p: u32) -> u32 {
+    let own = first / vector_elements + p * threads_per_row;
+    if of_rows && complete { return own; }
+    return min(own, uniforms.end_column / vector_elements - 1u);
 }
 
 // The coefficients of four columns by given statistics.

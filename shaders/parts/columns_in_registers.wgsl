@@ -4,7 +4,7 @@
 
 fn own_tile(index: u32, local: u32) -> Tile {
     let tile = column_tiles_of(index).x;
-    return Tile(batch_of(tile), 0u, 0u, first_column_of(tile, local), 0u);
+    return Tile(batch_of(tile), vec2(0u, uniforms.rows), first_column_of(tile, local), 0u);
 }
 
 fn held_params(batch: u32, column: u32, misalignment: u32) -> Params {
@@ -19,6 +19,11 @@ fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
 fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficients {
     let inputs = load_in_row(start_of_row(batch, 0u), first, 0u);
     return begin_row(with_params(Coefficients(), neutral_params()), inputs[0]);
+}
+
+// Which of a vec4's elements count, in a row that may be past the last. Nobody uses sums of columns past the end.
+fn inside_tile(misalignment: u32, first: u32, p: u32, k: u32, is_row: bool) -> vec4<bool> {
+    return vec4(is_row);
 }
 
 // The sums of these columns.

@@ -32,7 +32,6 @@ fn number_of_row(batch: u32, row: u32) -> u32 {
 // Which of an invocation's columns are in the row. Where all are, sums of rows past the last are not used.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     if complete && (threads_per_row == workgroup_size || !summed) { return vec4(true); }
-    if complete { return vec4(end_column > 0u); }
     if in_order { return inside_columns(first - row_start % 4u, p, end_column); }
     return inside_columns(first, p, end_column);
 }

@@ -30,7 +30,7 @@ fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start
             }
             outputs[k] = value;
         }
-        if whole {
+        if whole_vectors {
             store_vector_outputs(vector, outputs);
         } else {
             let left = uniforms.length - vector * vector_elements;

@@ -1,6 +1,6 @@
 // For in_registers where statistics belong to rows, and parameters to columns.
 
-#import body, batches, columns_of_rows, records, team_sum, vectors
+#import body, batches, columns, columns_of_rows, records, team_sum, vectors
 
 const team_invocations: u32 = workgroup_size;
 
@@ -13,9 +13,9 @@ fn own_tile(index: u32, local: u32) -> Tile {
         batch = index / of_a_batch;
         partial %= of_a_batch;
     }
-    if aligned { return Tile(batch, partial, 0u, first, partial); }
+    if aligned { return Tile(batch, rows_of(partial), first, partial); }
     let offset = partial % uniforms.misalignments * thread_rows;
-    return Tile(batch, partial / uniforms.misalignments, offset, first, partial);
+    return Tile(batch, rows_of(partial / uniforms.misalignments) + vec2(offset, 0u), first, partial);
 }
 
 // The parameters that an invocation holds for four columns of its rows.
@@ -33,6 +33,12 @@ fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficien
     let record = record_of_coefficients(statistics_of(number / 4u, uniforms.epsilon), number % 4u);
     let inputs = load_in_row(start_of_row(batch, row), 0u, 0u);
     return begin_row(coefficients_of(splat(record)), splat_inputs(inputs[0], misalignment));
+}
+
+// Which of a vec4's elements count, in a row that may be past the last.
+fn inside_tile(misalignment: u32, first: u32, p: u32, k: u32, is_row: bool) -> vec4<bool> {
+    if complete && summed { return vec4(is_row); }
+    return inside_row(misalignment, first, p, k, select(0u, uniforms.end_column, is_row));
 }
 
 // The sums of a row.

@@ -22,8 +22,7 @@
 
 #import tiles, body, scalars, vectors, batches, columns, column_partials, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
-#import rows_in_registers if of_rows, columns_of_rows if of_rows
-#import columns_in_registers if of_batches, columns_of_batches if of_batches
+#import rows_in_registers if of_rows, columns_in_registers if of_batches
 
 const in_order: bool = of_rows && !aligned;
 const long_rows: bool = false;
@@ -35,9 +34,8 @@ const all_rows_inside: bool = thread_rows * held_rows == 1u;
 // A workgroup's tile.
 struct Tile {
     batch: u32,
-    row_tile: u32,
-    row_offset: u32, // of the workgroup's rows in their tile
-    first_column: u32,
+    rows: vec2<u32>, // the first, and the end
+    first_column: u32, // of the invocation
     partial: u32, // the number of its sums of columns among those of the batch
 }
 
@@ -51,12 +49,11 @@ fn in_registers(
     let own = own_tile(index, local);
     let batch = own.batch;
     let own_first = own.first_column;
-    let rows = rows_of(own.row_tile);
-    let own_rows = rows.x + own.row_offset;
+    let rows = own.rows;
     let thread_row = local / threads_per_row;
     // The number of elements before a row in its first vec4.
     var misalignment = 0u;
-    if in_order { misalignment = start_of_row(batch, own_rows + thread_row) % 4u; }
+    if in_order { misalignment = start_of_row(batch, rows.x + thread_row) % 4u; }
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: ColumnSums;
@@ -69,7 +66,7 @@ fn in_registers(
 
     var half = 0u; // of the memory of rows' sums
     var elements: array<array<array<Element, vector_vec4s>, column_vectors>, held_rows>;
-    for (var first = own_rows; first < rows.y; first += uniforms.row_step) {
+    for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
         // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
         var coefficients = begin_tile(batch, min(first + thread_row, rows.y - 1u), own_first, misalignment);
         var total = Accumulator();
@@ -77,14 +74,14 @@ fn in_registers(
             let row = first + thread_row + q * thread_rows;
             let row_start = start_of_row(batch, min(row, rows.y - 1u));
             for (var p = 0u; p < column_vectors; p++) {
-                let inputs = load_in_row(row_start, own_first, p);
+                var inputs = load_in_row(row_start, own_first, p);
                 for (var k = 0u; k < vector_vec4s; k++) {
                     let own = with_params(coefficients, params_in_row(params[p][k], batch, min(row, rows.y - 1u)));
                     elements[q][p][k] = element_of(inputs[k], own);
-                    let inside = inside_row(misalignment, own_first, p, k, end_of_row(row, rows.y));
+                    let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                     let own_terms = terms(elements[q][p][k], own, inside);
-                    if summed { sums[p][k] = merge(sums[p][k], own_terms); }
                     total = merge(total, weigh(own_terms, own));
+                    if summed { sums[p][k] = merge(sums[p][k], own_terms); }
                 }
             }
         }
@@ -97,7 +94,7 @@ fn in_registers(
                 let row = first + thread_row + q * thread_rows;
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let inside = inside_row(misalignment, own_first, p, k, end_of_row(row, rows.y));
+                        let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                         total = merge(total, terms(elements[q][p][k], coefficients, inside));
                     }
                 }
@@ -140,10 +137,4 @@ fn in_registers(
             }
         }
     }
-}
-
-// The end of a row's columns; one past the last row has none.
-fn end_of_row(row: u32, end: u32) -> u32 {
-    if all_rows_inside { return uniforms.end_column; }
-    return select(0u, uniforms.end_column, row < end);
 }

@@ -13,7 +13,7 @@ constants! {
         vector_aligned: bool,
         vec4_aligned: bool,
         narrow: bool,
-        whole: bool,
+        whole_vectors: bool,
         /// Only where planes begin at vectors.
         in_turns: bool,
     }

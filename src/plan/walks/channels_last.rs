@@ -1,7 +1,7 @@
 //! Walks over rows of channels: columns, tiles of rows, splits and windows.
 
 use super::channels::Channels;
-use super::division::Division;
+use super::division::{Division, Pass};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
 use crate::plan::axes::LONE_PLANE;
@@ -38,7 +38,7 @@ struct ChannelRows {
     /// Whether the last row is complete.
     complete: bool,
     /// Whether the tensor ends with a vector.
-    whole: bool,
+    whole_vectors: bool,
     division: Division,
     /// The most vectors of a row that are never cut apart.
     segment: u64,
@@ -117,7 +117,7 @@ impl ChannelRows {
             channels: grid.channels,
             in_one_piece,
             complete: elements.is_multiple_of(columns),
-            whole: elements.is_multiple_of(vector),
+            whole_vectors: elements.is_multiple_of(vector),
             division: Division::new(threads, (width_vectors, vector_vec4s), most_owned),
             segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
         }
@@ -318,22 +318,19 @@ impl ChannelsLast<'_> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let (columns, split) = (&self.columns, &self.split);
         let (division, reduced) = (&columns.division, partials.is_some());
+        let pass = if reduced { Pass::Sums } else { Pass::Results };
         let loads = planner.profile.tuning.loads_at_once * 4 / planner.data.size().min(4) as u32;
         let kernel = ColumnsWalk {
             of_channels: true,
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
-            whole: columns.whole,
+            whole_vectors: columns.whole_vectors,
             aligned: columns.aligned,
             shares_words: planner.shares_words(columns.columns),
-            reduced,
-            recorded: !reduced || !planner.body.statistics().is_empty(),
-            applied: !reduced,
-            has_means: !reduced && known.means.is_some(),
             by_channel: reduced && split.by_channel,
             paired_columns: reduced && split.paired,
-            ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
+            ..division.columns_walk(planner, (pass, known), (tile_rows, loads))
         };
         planner.over(shares, (kernel, division.workgroup_size), |share, range| {
             let bindings = if reduced {

@@ -1,7 +1,7 @@
 //! Columns of channels in one dispatch: when that fits, and how workgroups divide the columns.
 
 use super::channels::Channels;
-use super::division::Division;
+use super::division::{Division, Pass};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
 use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check};
@@ -83,17 +83,15 @@ impl Walk for ColumnsOfChannels<'_> {
         part <= u64::from(profile.tuning.fused_block) && profile.is_small(grid.elements())
     }
 
-    fn reduce(&self, _known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
+    fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let Self { over, division } = self;
         let (planner, grid) = (&over.planner, &over.layout.grid);
         let kernel = ColumnsWalk {
             of_channels: true,
-            reduced: true,
-            applied: true,
             ..division.columns_walk(
                 planner,
-                grid.outer.into(),
-                planner.profile.tuning.loads_at_once,
+                (Pass::All, known),
+                (grid.outer.into(), planner.profile.tuning.loads_at_once),
             )
         };
         let tiles = div_ceil(grid.channels.into(), division.tile_columns());

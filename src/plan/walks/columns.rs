@@ -8,6 +8,7 @@
 //! batch.
 
 use super::columns_cut::{Columns, Cut, Piece, pieces_of};
+use super::division::Pass;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
 use crate::plan::dispatch::{Binding, Dispatch};
@@ -116,21 +117,23 @@ impl<'a> WalkedColumns<'a> {
         // No more loads of 16 bits than of f32, unlike channels last: twice as many would cost a third of Ampere's warps,
         // and spill on Intel.
         let loads = planner.profile.tuning.loads_at_once;
+        let pass = match (reduced, applied) {
+            (true, true) => Pass::All,
+            (true, false) => Pass::Sums,
+            (false, _) => Pass::Results,
+        };
+        let walk = division.columns_walk(planner, (pass, known), (tile_rows, loads));
         let kernel = ColumnsWalk {
             of_batches: true,
             threads_per_partial: word(if reduced { cut.threads_per_partial } else { 1 }),
             one_tile: !reduced || cut.walked_tiles == 1,
             aligned: by.is_aligned(),
             shares_words: applied && planner.shares_words(by.columns.into()),
-            reduced,
-            applied,
-            recorded: !fused && (applied || !planner.body.statistics().is_empty()),
-            has_means: applied && known.means.is_some(),
-            copied_params: params.copied,
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             paired_columns: over.halves_of_a_partial() == 1,
-            ..division.columns_walk(planner, tile_rows, if reduced { loads } else { 0 })
+            recorded: walk.recorded && !fused,
+            ..walk
         };
         // Statistics are counted from the first of all on.
         let start = known.part.start;

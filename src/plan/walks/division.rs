@@ -1,9 +1,18 @@
 //! How a workgroup divides rows of vectors.
 
+use super::Known;
 use crate::kernels::ColumnsWalk;
 use crate::plan::limits::MOST_ITERATIONS;
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, vectors_held, word};
+
+/// What a dispatch of columns_walk does.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Pass {
+    Sums,
+    Results,
+    All,
+}
 
 /// A workgroup's tile: invocations that are side by side in a row, with the same columns in all its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,12 +90,24 @@ impl Division {
             .min(planner.profile.most_between_cuts(elements) / columns.max(1))
     }
 
-    /// columns_walk with this division, one column tile to a workgroup, and nothing chosen yet. An invocation has up to
+    /// columns_walk with this division, one column tile to a workgroup. Where it takes sums, an invocation has up to
     /// `loads` loads under way, of tiles of `tile_rows` rows.
-    pub fn columns_walk(&self, planner: &Planner<'_>, tile_rows: u64, loads: u32) -> ColumnsWalk {
+    pub fn columns_walk(
+        &self,
+        planner: &Planner<'_>,
+        (pass, known): (Pass, &Known),
+        (tile_rows, loads): (u64, u32),
+    ) -> ColumnsWalk {
+        let (reduced, applied) = (pass != Pass::Results, pass != Pass::Sums);
         let walked = div_ceil(tile_rows, self.at_once()).max(1);
-        let rows_at_once = planner.rows_at_once(loads, self.column_vectors);
+        let rows_at_once =
+            planner.rows_at_once(if reduced { loads } else { 0 }, self.column_vectors);
         ColumnsWalk {
+            reduced,
+            applied,
+            recorded: pass == Pass::Results || !(applied || planner.body.statistics().is_empty()),
+            has_means: pass == Pass::Results && known.means.is_some(),
+            copied_params: known.params.copied,
             threads_per_row: word(self.threads_per_row),
             threads_per_partial: 1,
             column_vectors: word(self.column_vectors),
@@ -95,7 +116,7 @@ impl Division {
             one_tile: true,
             in_one_piece: true,
             complete: true,
-            whole: true,
+            whole_vectors: true,
             aligned: true,
             ..ColumnsWalk::default()
         }

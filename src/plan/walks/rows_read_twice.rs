@@ -2,6 +2,7 @@
 //! reduction and an elementwise pass.
 
 use super::channels_first::Planes;
+use super::division::Pass;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
@@ -141,6 +142,7 @@ impl<'a> RowsReadTwice<'a> {
         let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
         let (tensors, params, division) = (planner.tensors, &known.params, &rows.division);
         let reduced = partials.is_some();
+        let pass = if reduced { Pass::Sums } else { Pass::Results };
         let summed = reduced && tensors.param_grads();
         let kernel = ColumnsWalk {
             threads_per_partial: word(if reduced { self.threads_per_partial } else { 1 }),
@@ -148,17 +150,12 @@ impl<'a> RowsReadTwice<'a> {
             aligned: rows.aligned(),
             shares_words: !reduced && planner.shares_words(rows.columns),
             complete: rows.complete(),
-            reduced,
-            applied: !reduced,
-            recorded: true,
-            has_means: !reduced && known.means.is_some(),
-            copied_params: params.copied,
             of_samples: walk.of_samples,
             summed,
             one_partial: reduced && self.partials_per_row == 1,
             direct: reduced && self.direct,
             paired_columns: summed && !self.direct && walk.pairs_columns(rows),
-            ..division.columns_walk(planner, walk.tile_rows, 0)
+            ..division.columns_walk(planner, (pass, known), (walk.tile_rows, 0))
         };
         let windows = self.windows(splits)?;
         planner.over(
