@@ -57,7 +57,7 @@ fn start_of(row: u32) -> u32 {
     return row * uniforms.columns - uniforms.window;
 }
 
-// Whether an invocation's vector, from a column on, is one of the row's.
+// Whether an invocation's vector, from a column on, is one of the row's, of whose start the position in a vec4 is enough.
 fn is_in_row(row_start: u32, column: u32) -> bool {
     if of_rows && complete { return true; }
     if in_order { return column < uniforms.end_column + row_start % 4u; }

@@ -2,12 +2,12 @@
 
 #import body, batches, columns, columns_of_batches, thread_rows_sum
 
-fn own_tile(index: u32, local: u32) -> Tile {
+fn tile_at(index: u32) -> Tile {
     let tile = column_tiles_of(index).x;
-    return Tile(batch_of(tile), vec2(0u, uniforms.rows), first_column_of(tile, local), 0u);
+    return Tile(batch_of(tile), vec2(0u, uniforms.rows), tile, 0u);
 }
 
-fn held_params(batch: u32, column: u32, misalignment: u32) -> Params {
+fn held_params(batch: u32, column: u32) -> Params {
     return neutral_params();
 }
 

@@ -26,7 +26,7 @@ fn store_in_tensor(vector: u32, outputs: VectorOutputs) {
     if complete {
         store_vector_outputs(vector, outputs);
     } else if vector <= (uniforms.length - 1u) / vector_elements {
-        if whole_vectors {
+        if ends_with_vector {
             store_vector_outputs(vector, outputs);
         } else {
             let left = uniforms.length - vector * vector_elements;

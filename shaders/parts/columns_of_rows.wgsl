@@ -29,7 +29,8 @@ fn number_of_row(batch: u32, row: u32) -> u32 {
     return batch * uniforms.rows + row;
 }
 
-// Which of an invocation's columns are in the row. Where all are, sums of rows past the last are not used.
+// Which of an invocation's columns are in the row, of whose start the position in a vec4 is enough. Unless sums of
+// columns are taken, rows past the last may count: nobody uses their sums.
 fn inside_row(row_start: u32, first: u32, p: u32, k: u32, end_column: u32) -> vec4<bool> {
     if complete && (threads_per_row == workgroup_size || !summed) { return vec4(true); }
     if in_order { return inside_columns(first - row_start % 4u, p, end_column); }

@@ -13,8 +13,3 @@ fn records_of(result: vec4<u32>, partial: u32) -> vec4<u32> {
         join_axes(axes, result.w, partial),
     );
 }
-
-// The first of the two records of four results, where two of them share a record.
-fn pairs_of(vec4_index: u32, partial: u32) -> u32 {
-    return join_axes(uniforms.result_axes, 4u * vec4_index, partial) / 2u;
-}

@@ -5,11 +5,6 @@ fn records_of(channel: vec4<u32>, partial: u32) -> vec4<u32> {
     return channel * uniforms.channel_stride + vec4(offset_of(partial));
 }
 
-// The first of the two records of four channels, where two channels share a record.
-fn pairs_of(vec4_index: u32, partial: u32) -> u32 {
-    return 2u * vec4_index + partial * uniforms.partial_stride;
-}
-
 fn offset_of(partial: u32) -> u32 {
     if plain { return partial * uniforms.partial_stride; }
     let split_partials = uniforms.repeats * uniforms.inner;

@@ -30,7 +30,7 @@ fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start
             }
             outputs[k] = value;
         }
-        if whole_vectors {
+        if ends_with_vector {
             store_vector_outputs(vector, outputs);
         } else {
             let left = uniforms.length - vector * vector_elements;

@@ -4,8 +4,7 @@
 
 const team_invocations: u32 = workgroup_size;
 
-fn own_tile(index: u32, local: u32) -> Tile {
-    let first = vector_elements * (local % threads_per_row);
+fn tile_at(index: u32) -> Tile {
     var batch = 0u;
     var partial = index;
     if of_samples {
@@ -13,14 +12,14 @@ fn own_tile(index: u32, local: u32) -> Tile {
         batch = index / of_a_batch;
         partial %= of_a_batch;
     }
-    if aligned { return Tile(batch, rows_of(partial), first, partial); }
+    if aligned { return Tile(batch, rows_of(partial), 0u, partial); }
     let offset = partial % uniforms.misalignments * thread_rows;
-    return Tile(batch, rows_of(partial / uniforms.misalignments) + vec2(offset, 0u), first, partial);
+    return Tile(batch, rows_of(partial / uniforms.misalignments) + vec2(offset, 0u), 0u, partial);
 }
 
 // The parameters that an invocation holds for four columns of its rows.
-fn held_params(batch: u32, column: u32, misalignment: u32) -> Params {
-    return params_of_columns(batch, column - misalignment);
+fn held_params(batch: u32, column: u32) -> Params {
+    return params_of_columns(batch, column);
 }
 
 fn params_in_row(held: Params, batch: u32, row: u32) -> Params {

@@ -52,7 +52,7 @@ fn finish(
         let end = min(uniforms.partial_count, start + uniforms.subtotal_partials);
         for (var partial = start + local % threads; partial < end; partial += threads) {
             if paired {
-                let index = uniforms.partials + pairs_of(min(vec4_index, vec4s - 1u), partial);
+                let index = uniforms.partials + 2u * min(vec4_index, vec4s - 1u) + partial * uniforms.partial_stride;
                 some = merge(some, accumulator_of_pairs(load_workspace(index), load_workspace(index + 1u)));
             } else {
                 some = merge(some, accumulator_of(load_records(vec4(uniforms.partials) + records_of(channel, partial))));

@@ -1,6 +1,6 @@
 // A gradient or forward pass in one reading, for rows or columns so short that the invocations that share them hold them
-// in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm, both passes); or
-// statistics belong to columns of batches, and parameters to rows (`of_batches`: forward passes over channels). For the
+// in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm, both passes), or
+// statistics to columns of batches, and parameters to rows (forward passes over channels). For the
 // gradient of layer norm, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A
 // forward pass computes the statistics of src + residual and writes dst by them, and with a residual that sum. The
 // statistics that the caller wants are written, too.
@@ -10,19 +10,19 @@
 // them; where several rows are held, a vector is one vec4, so that every index is known.
 //
 // Of rows, it then walks on, `row_step` rows further, and the sums of each column, for layer norm of diff_dst and
-// diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of a walk begin
-// at the same position in a vec4, so that an invocation keeps to the same columns and holds their parameters:
+// diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of an invocation
+// begin at the same position in a vec4, so that an invocation keeps to the same columns and holds their parameters:
 // `misalignments` workgroups share a tile of rows, each with its own positions.
 //
-// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace written; diff_src written, or
-// diff_dst in place.
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`) written; diff_src
+// written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional), parameters (optional, or in the workspace) read; workspace
-// (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (unless `kept`) written.
+// (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (`stored`, or of columns) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, scalars, vectors, batches, columns, column_partials, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
-#import rows_in_registers if of_rows, columns_in_registers if of_batches
+#import rows_in_registers if of_rows, columns_in_registers if not of_rows
 
 const in_order: bool = of_rows && !aligned;
 const long_rows: bool = false;
@@ -35,7 +35,7 @@ const all_rows_inside: bool = thread_rows * held_rows == 1u;
 struct Tile {
     batch: u32,
     rows: vec2<u32>, // the first, and the end
-    first_column: u32, // of the invocation
+    column_tile: u32,
     partial: u32, // the number of its sums of columns among those of the batch
 }
 
@@ -46,10 +46,11 @@ fn in_registers(
 ) {
     let index = uniforms.first_tile + tile_of(workgroup);
     if index >= uniforms.end_tile { return; }
-    let own = own_tile(index, local);
-    let batch = own.batch;
-    let own_first = own.first_column;
-    let rows = own.rows;
+    // Compilers for the web trace what all invocations have in common by whole structs: `local` stays out of this one.
+    let tile = tile_at(index);
+    let batch = tile.batch;
+    let rows = tile.rows;
+    let own_first = first_column_of(tile.column_tile, local);
     let thread_row = local / threads_per_row;
     // The number of elements before a row in its first vec4.
     var misalignment = 0u;
@@ -59,7 +60,7 @@ fn in_registers(
     var sums: ColumnSums;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            params[p][k] = held_params(batch, own_column(own_first, p) + 4u * k, misalignment);
+            params[p][k] = held_params(batch, own_column(own_first, p) + 4u * k - misalignment);
             sums[p][k] = Accumulator();
         }
     }
@@ -72,11 +73,12 @@ fn in_registers(
         var total = Accumulator();
         for (var q = 0u; q < held_rows; q++) {
             let row = first + thread_row + q * thread_rows;
-            let row_start = start_of_row(batch, min(row, rows.y - 1u));
+            let row_inside = min(row, rows.y - 1u);
+            let row_start = start_of_row(batch, row_inside);
             for (var p = 0u; p < column_vectors; p++) {
                 var inputs = load_in_row(row_start, own_first, p);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own = with_params(coefficients, params_in_row(params[p][k], batch, min(row, rows.y - 1u)));
+                    let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside));
                     elements[q][p][k] = element_of(inputs[k], own);
                     let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                     let own_terms = terms(elements[q][p][k], own, inside);
@@ -120,20 +122,20 @@ fn in_registers(
             }
         }
         // One tile has all rows of a batch.
-        if of_batches { break; }
+        if !of_rows { break; }
     }
 
     if !summed { return; }
     // Invocations `apart` from each other have the same columns.
     var apart = workgroup_size;
     if add_thread_rows { apart = min(threads_per_row * (1u + 3u * u32(in_order)), workgroup_size); }
-    let partial = own.partial * (apart / threads_per_row) + thread_row;
+    let partial = tile.partial * (apart / threads_per_row) + thread_row;
     for (var p = 0u; p < column_vectors; p++) {
+        let column = own_column(own_first, p);
         for (var k = 0u; k < vector_vec4s; k++) {
             let total = sum_of_thread_rows(local, apart, sums[p][k]);
-            let column = own_column(own_first, p) + 4u * k - misalignment;
-            if local < apart && is_in_row(misalignment, own_column(own_first, p)) {
-                store_partials(partial, batch, column, total);
+            if local < apart && is_in_row(misalignment, column) {
+                store_partials(partial, batch, column + 4u * k - misalignment, total);
             }
         }
     }

@@ -12,7 +12,7 @@ constants! {
         vector_aligned: bool,
         vec4_aligned: bool,
         narrow: bool,
-        whole_vectors: bool,
+        ends_with_vector: bool,
         has_means: bool,
     }
 }

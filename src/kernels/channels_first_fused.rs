@@ -13,7 +13,7 @@ constants! {
         vector_aligned: bool,
         vec4_aligned: bool,
         narrow: bool,
-        whole_vectors: bool,
+        ends_with_vector: bool,
         /// Only where planes begin at vectors.
         in_turns: bool,
     }

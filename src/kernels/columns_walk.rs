@@ -31,7 +31,7 @@ constants! {
         /// The last row of channels is complete. Of rows: every invocation's vectors are in the row.
         complete: bool,
         /// The tensor ends with a vector.
-        whole_vectors: bool,
+        ends_with_vector: bool,
         /// Every row begins at a vector.
         aligned: bool,
         /// Two rows may share a word, each with one half.

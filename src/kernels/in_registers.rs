@@ -9,15 +9,14 @@ constants! {
     struct InRegisters {
         /// Invocations side by side in a row, a power of two.
         threads_per_row: u32,
-        /// Vectors of a row that each of them holds, and rows of which it holds as many.
+        /// Vectors of a row that each of them holds, and the rows of which it holds them.
         column_vectors: u32,
         held_rows: u32,
         vector_vec4s: u32,
-        /// Statistics belong to rows, and parameters to columns.
+        /// Statistics belong to rows, and parameters to columns; else statistics to columns of batches, and parameters
+        /// to rows.
         of_rows: bool,
-        /// Statistics belong to columns of batches, and parameters to rows.
-        of_batches: bool,
-        /// Every row begins at a vec4.
+        /// Every row begins at a vector.
         aligned: bool,
         /// Two rows may share a word, each with one half.
         shares_words: bool,
@@ -78,8 +77,9 @@ impl Describe for InRegisters {
         let held = 1 + u64::from(self.held_rows) * of_a_row;
         let reductions = body.row_reductions();
         let of_a_step = 1 + (1 + reductions) * held + reductions * sum;
-        let columns =
-            u64::from(self.vector_vec4s) * (1 + sum_of(workgroup_size, workgroup_size) + 4);
+        // A subgroup has four invocations at least.
+        let sum_of_columns = sum_of(workgroup_size, workgroup_size).max(workgroup_size / 4);
+        let columns = u64::from(self.vector_vec4s) * (1 + sum_of_columns + 4);
         let of_columns = u64::from(self.summed) * u64::from(self.column_vectors) * (1 + columns);
         of_a_row + uniforms.steps() * of_a_step + of_columns
     }

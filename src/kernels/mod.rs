@@ -16,7 +16,8 @@
 //! * `columns_walk` and `in_registers` clamp columns to the dispatch's last and rows to a tile's last, and store only
 //!   where neither is clamped. Windows hold whole tiles. Where columns belong to channels, vectors are clamped to the
 //!   tensor's last: only the last window's last row can be incomplete. Where rows do not begin at vec4s, vectors are
-//!   clamped to the window's last, too, and elements are stored only up to the dispatch's last column.
+//!   clamped to the window's last, in `columns_walk` over rows instead of columns, and elements are stored only up to
+//!   the dispatch's last column.
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
@@ -25,9 +26,8 @@
 //!   the tile's last row may read it meanwhile: its statistics, which stay what they are, for sums that count 0.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
-//! * Where two rows share a vec4, where rows do not begin at vec4s, each row's
-//!   invocation stores its own elements of it, word by word. In a word that two rows share, which is atomic, each
-//!   stores its half.
+//! * Where two rows share a vec4, since rows do not begin at vec4s, each row's invocation stores its own elements of
+//!   it, word by word. In a word that two rows share, which is atomic, each stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!
@@ -38,7 +38,7 @@
 //!   channel / `group_channels`, which is below `statistics`, and parameters at channel mod `parameters`. Where
 //!   channels are `mixed`, these indices consist of some of the channel's digits along the axes, and are below the
 //!   product of these axes' sizes, which is the length. Where rows have parameters of each sample, the length is a
-//!   whole row for each; the sample is that of a row below `rows`, and the vec4 is clamped to its last.
+//!   whole row for each; the sample is the batch of the tile, and the vec4 is clamped to its last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
@@ -65,7 +65,8 @@
 //!   `group_channels`, too). `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
 //!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The walk over
 //!   columns, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
-//! * Private arrays have `column_vectors` (or `held_rows`) vectors of `vector_vec4s` vec4s and are indexed below these.
+//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s, in `in_registers` of `held_rows` rows, and are
+//!   indexed below these.
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. Those return
@@ -230,7 +231,7 @@ impl Entry {
         } else {
             "parameters"
         };
-        let mut lengths = [own, "channels", "rows"].into_iter();
+        let mut lengths = [own, "channels"].into_iter();
         lengths
             .find(|name| self.has_uniform(name))
             .unwrap_or_default()

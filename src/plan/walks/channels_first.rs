@@ -25,7 +25,7 @@ pub(crate) struct PlaneAlignment {
     /// Planes are shorter than a vec4.
     pub narrow: bool,
     /// The tensor ends with a vector.
-    pub whole_vectors: bool,
+    pub ends_with_vector: bool,
 }
 
 impl PlaneAlignment {
@@ -36,7 +36,7 @@ impl PlaneAlignment {
             vector_aligned: grid.inner.is_multiple_of(vector),
             vec4_aligned: grid.inner.is_multiple_of(4),
             narrow: grid.inner < 4,
-            whole_vectors: grid.elements().is_multiple_of(u64::from(vector)),
+            ends_with_vector: grid.elements().is_multiple_of(u64::from(vector)),
         }
     }
 
@@ -303,7 +303,7 @@ impl Walk for Planes<'_> {
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
-            whole_vectors: alignment.whole_vectors,
+            ends_with_vector: alignment.ends_with_vector,
             has_means: known.means.is_some(),
         };
         let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;

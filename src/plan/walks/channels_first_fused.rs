@@ -255,7 +255,7 @@ impl Walk for PlanesFused<'_> {
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
-            whole_vectors: alignment.whole_vectors,
+            ends_with_vector: alignment.ends_with_vector,
             in_turns: block.in_turns,
         };
         // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.

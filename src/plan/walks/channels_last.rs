@@ -38,7 +38,7 @@ struct ChannelRows {
     /// Whether the last row is complete.
     complete: bool,
     /// Whether the tensor ends with a vector.
-    whole_vectors: bool,
+    ends_with_vector: bool,
     division: Division,
     /// The most vectors of a row that are never cut apart.
     segment: u64,
@@ -117,7 +117,7 @@ impl ChannelRows {
             channels: grid.channels,
             in_one_piece,
             complete: elements.is_multiple_of(columns),
-            whole_vectors: elements.is_multiple_of(vector),
+            ends_with_vector: elements.is_multiple_of(vector),
             division: Division::new(threads, (width_vectors, vector_vec4s), most_owned),
             segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
         }
@@ -325,7 +325,7 @@ impl ChannelsLast<'_> {
             general: layout.general.is_some(),
             in_one_piece: columns.in_one_piece,
             complete: columns.complete,
-            whole_vectors: columns.whole_vectors,
+            ends_with_vector: columns.ends_with_vector,
             aligned: columns.aligned,
             shares_words: planner.shares_words(columns.columns),
             by_channel: reduced && split.by_channel,

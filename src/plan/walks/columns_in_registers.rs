@@ -107,7 +107,6 @@ impl Walk for ColumnsInRegisters<'_> {
             column_vectors: 1,
             held_rows: word(self.held_rows),
             vector_vec4s: word(division.vector_vec4s),
-            of_batches: true,
             aligned: of.is_aligned(),
             shares_words: planner.shares_words(of.columns.into()),
             copied_params: params.copied,

@@ -116,7 +116,7 @@ impl Division {
             one_tile: true,
             in_one_piece: true,
             complete: true,
-            whole_vectors: true,
+            ends_with_vector: true,
             aligned: true,
             ..ColumnsWalk::default()
         }

@@ -106,10 +106,11 @@ impl Rows {
     }
 }
 
-/// The rows that a workgroup does. In the fused kernels, all rows that an invocation walks begin at the same position
-/// in a vec4.
+/// The rows that a workgroup does. Where it holds them in registers, all rows that an invocation walks begin at the same
+/// position in a vec4.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RowWalk {
+    pub rows: Rows,
     /// The distance between two rows that an invocation walks.
     pub step: u64,
     /// Workgroups that share `tile_rows` rows, divided by the rows' positions in a vec4.
@@ -126,25 +127,26 @@ pub(crate) struct RowWalk {
 }
 
 impl RowWalk {
-    /// The rows of a workgroup, where `column_tiles` workgroups side by side hold a row. Those that an invocation of a
-    /// `fused` kernel walks begin at the same position in a vec4.
-    pub fn new(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, fused: bool) -> Self {
+    /// The rows of a workgroup.
+    pub fn new(planner: &Planner<'_>, rows: Rows, in_registers: bool) -> Self {
         let at_once = rows.division.at_once();
-        let by_position = fused && !rows.aligned();
+        let by_position = in_registers && !rows.aligned();
         let step = at_once.max(if by_position { 4 } else { 1 });
-        let (step, walked) = match Self::walked(planner, rows, column_tiles, step) {
+        let (step, walked) = match Self::walked(planner, &rows, step) {
             // An invocation with one row needs no other row with the same misalignment.
             0 => (at_once, 1),
             walked => (step, walked),
         };
         let mut walk = Self {
+            rows,
             step,
             misalignments: step / at_once,
             tile_rows: walked * step,
             by_position,
             param_rows: rows.rows,
             of_samples: false,
-            add_thread_rows: at_once > 1 && (!fused || planner.profile.adds_up_walks(walked)),
+            add_thread_rows: at_once > 1
+                && (!in_registers || planner.profile.adds_up_walks(walked)),
         };
         // Tiles do not go beyond a sample's rows.
         if let Some(param_rows) = planner.problem.axes.rows_of_a_sample() {
@@ -158,8 +160,9 @@ impl RowWalk {
     /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
     /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
     /// an accumulator adds. 0 if a window cannot hold even one step.
-    fn walked(planner: &Planner<'_>, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
+    fn walked(planner: &Planner<'_>, rows: &Rows, step: u64) -> u64 {
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
+        let column_tiles = rows.column_tiles();
         let (at_once, of_a_step) = (rows.division.at_once(), step * rows.columns);
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, at_once * splits);
@@ -182,15 +185,15 @@ impl RowWalk {
 
     /// The walk with so few tiles of a sample that their partial sums of columns take few records, if tiles that a
     /// window holds do.
-    pub fn with_few_records(mut self, planner: &Planner<'_>, rows: &Rows) -> Self {
+    pub fn with_few_records(mut self, planner: &Planner<'_>) -> Self {
         let room = planner.few_records();
-        if self.records(rows) > room {
-            self.add_thread_rows = rows.division.at_once() > 1;
+        if self.records() > room {
+            self.add_thread_rows = self.rows.division.at_once() > 1;
         }
-        if self.records(rows) > room {
-            let splits = room / (self.samples(rows) * self.column_records(rows)).max(1);
+        if self.records() > room {
+            let splits = room / (self.samples() * self.column_records()).max(1);
             let fitting = div_ceil(div_ceil(self.param_rows, splits), self.step);
-            let held = planner.profile.held_unit() / rows.columns / self.step;
+            let held = planner.profile.held_unit() / self.rows.columns / self.step;
             let walked = fitting.min(held).min(MAX_SEQUENTIAL);
             self.tile_rows = self.tile_rows.max(walked * self.step);
         }
@@ -198,13 +201,13 @@ impl RowWalk {
     }
 
     /// The samples that have parameters of their own, or one.
-    pub fn samples(&self, rows: &Rows) -> u64 {
-        (rows.rows / self.param_rows.max(1)).max(1)
+    pub fn samples(&self) -> u64 {
+        (self.rows.rows / self.param_rows.max(1)).max(1)
     }
 
     /// The number of splits of `tile_rows` rows.
-    pub fn splits(&self, rows: &Rows) -> u64 {
-        self.samples(rows) * self.splits_of_a_sample()
+    pub fn splits(&self) -> u64 {
+        self.samples() * self.splits_of_a_sample()
     }
 
     /// The number of splits of rows that share parameters.
@@ -213,90 +216,90 @@ impl RowWalk {
     }
 
     /// The first element of a split.
-    pub fn start(&self, rows: &Rows, split: u64) -> u64 {
+    pub fn start(&self, split: u64) -> u64 {
         let splits = self.splits_of_a_sample().max(1);
         let row = split / splits * self.param_rows + split % splits * self.tile_rows;
-        (row * rows.columns).min(rows.elements())
+        (row * self.rows.columns).min(self.rows.elements())
     }
 
     /// The tiles of a window. Rows that share parameters are a batch.
-    pub fn tiles(&self, rows: &Rows, window: &Window, range: TileRange) -> BatchTiles {
-        let (columns, column_tiles) = (word(rows.columns), word(rows.column_tiles()));
-        let samples = self.samples(rows);
+    pub fn tiles(&self, window: &Window, range: TileRange) -> BatchTiles {
+        let (columns, column_tiles) = (word(self.rows.columns), word(self.rows.column_tiles()));
+        let samples = self.samples();
         BatchTiles {
-            statistics: word(rows.rows),
-            parameters: word(samples * rows.columns),
-            end_column_tile: word(samples * rows.column_tiles()),
+            statistics: word(self.rows.rows),
+            parameters: word(samples * self.rows.columns),
+            end_column_tile: word(samples * self.rows.column_tiles()),
             tile_rows: word(self.tile_rows),
             row_tiles: word(self.splits_of_a_sample()),
-            last_vector: window.last_vector(rows.division.vector()),
+            last_vector: window.last_vector(self.rows.division.vector()),
             range,
             ..BatchTiles::of_whole_rows(word(self.param_rows), columns, column_tiles)
         }
     }
 
     /// Partial sums of a column that a split leaves.
-    fn partials_of_a_column(&self, rows: &Rows) -> u64 {
+    fn partials_of_a_column(&self) -> u64 {
         // By position, every fourth of the rows that a workgroup does at once has the same columns in a vec4.
         let apart = match (self.add_thread_rows, self.by_position) {
             (true, false) => 1,
-            (true, true) => rows.division.at_once().min(4),
-            (false, _) => rows.division.at_once(),
+            (true, true) => self.rows.division.at_once().min(4),
+            (false, _) => self.rows.division.at_once(),
         };
         self.misalignments * apart
     }
 
     /// Whether a record holds the sums of two columns: not by position, nor where parameters of samples begin inside a
     /// vec4.
-    pub fn pairs_columns(&self, rows: &Rows) -> bool {
-        rows.pairs && (rows.aligned() || !(self.by_position || self.of_samples))
+    pub fn pairs_columns(&self) -> bool {
+        self.rows.pairs && (self.rows.aligned() || !(self.by_position || self.of_samples))
     }
 
     /// Records of a partial sum of every column.
-    pub fn records_of_a_partial(&self, rows: &Rows) -> u64 {
-        if self.pairs_columns(rows) {
-            rows.records_of_a_sum()
+    pub fn records_of_a_partial(&self) -> u64 {
+        if self.pairs_columns() {
+            self.rows.records_of_a_sum()
         } else {
-            rows.columns
+            self.rows.columns
         }
     }
 
     /// Records between two partial sums of a column.
-    pub fn partial_stride(&self, rows: &Rows) -> u64 {
-        self.samples(rows) * self.records_of_a_partial(rows)
+    pub fn partial_stride(&self) -> u64 {
+        self.samples() * self.records_of_a_partial()
     }
 
     /// Records of the partial sums of columns that a split leaves.
-    fn column_records(&self, rows: &Rows) -> u64 {
-        self.partials_of_a_column(rows) * self.records_of_a_partial(rows)
+    fn column_records(&self) -> u64 {
+        self.partials_of_a_column() * self.records_of_a_partial()
     }
 
     /// Records of the partial sums of columns that all splits leave.
-    pub fn records(&self, rows: &Rows) -> u64 {
-        self.splits(rows) * self.column_records(rows)
+    pub fn records(&self) -> u64 {
+        self.splits() * self.column_records()
     }
 
     /// The rounds of splits whose partial sums of columns, if they are `summed`, take no more than `room` records; all
     /// at once where each sample has its own.
-    pub fn rounds(&self, planner: &Planner<'_>, rows: &Rows, summed: bool, room: u64) -> Rounds {
-        let records = u64::from(summed) * self.column_records(rows);
+    pub fn rounds(&self, planner: &Planner<'_>, summed: bool, room: u64) -> Rounds {
+        let records = u64::from(summed) * self.column_records();
         let room = if self.of_samples { u64::MAX } else { room };
-        let subtotal_records = planner.subtotal_records(word(rows.columns));
-        Rounds::new(self.splits(rows), records, subtotal_records, room)
+        let subtotal_records = planner.subtotal_records(word(self.rows.columns));
+        Rounds::new(self.splits(), records, subtotal_records, room)
     }
 
     /// The partial sums of columns that `splits` splits leave, or all splits, where each sample has its own.
-    pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
+    pub fn column_partials(&self, region: Region, splits: u64) -> Partials {
         let splits = if self.of_samples {
             self.splits_of_a_sample()
         } else {
             splits
         };
-        let columns = word(self.samples(rows) * rows.columns);
-        let count = splits * self.partials_of_a_column(rows);
+        let columns = word(self.samples() * self.rows.columns);
+        let count = splits * self.partials_of_a_column();
         Partials {
-            paired: self.pairs_columns(rows),
-            ..Partials::plain(region, columns, count, self.partial_stride(rows))
+            paired: self.pairs_columns(),
+            ..Partials::plain(region, columns, count, self.partial_stride())
         }
     }
 }

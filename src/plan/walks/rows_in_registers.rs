@@ -17,7 +17,6 @@ use std::ops::Range;
 /// A walk over rows in registers.
 pub(crate) struct RowsInRegisters<'a> {
     planner: Planner<'a>,
-    rows: Rows,
     walk: RowWalk,
     rounds: Rounds,
 }
@@ -34,12 +33,12 @@ impl<'a> RowsInRegisters<'a> {
             format_args!("{columns} elements of a row are more than a workgroup's registers hold"),
         )?;
         let summed = tensors.param_grads();
-        let mut walk = RowWalk::new(&planner, &rows, 1, true);
+        let mut walk = RowWalk::new(&planner, rows, true);
         if walk.of_samples && summed {
-            walk = walk.with_few_records(&planner, &rows);
+            walk = walk.with_few_records(&planner);
         }
         let room = planner.partial_records(0).min(planner.held_records(0));
-        let rounds = walk.rounds(&planner, &rows, summed, room);
+        let rounds = walk.rounds(&planner, summed, room);
         check(rounds.fit(), "its partial sums would outgrow the tensor")?;
         let (results, bound) = (tensors.results.len(), tensors.bound_at_once().count());
         // The workspace takes the place of results that the kernel does not write.
@@ -48,7 +47,6 @@ impl<'a> RowsInRegisters<'a> {
         planner.profile.check_bound(bound - replaced)?;
         Ok(Self {
             planner,
-            rows,
             walk,
             rounds,
         })
@@ -78,7 +76,7 @@ fn row_vec4s_of_forward(planner: &Planner<'_>, times: u32) -> u32 {
     }
 }
 
-/// How a fused kernel divides rows, if registers hold them.
+/// How workgroups divide rows, if registers hold them.
 fn rows_of_registers(planner: &Planner<'_>) -> Rows {
     let tuning = &planner.profile.tuning;
     let most = row_vec4s(planner);
@@ -113,11 +111,11 @@ impl Walk for RowsInRegisters<'_> {
     /// Statistics that the kernel does not write itself.
     fn kept_records(&self) -> u64 {
         let keeps = !self.planner.body.is_gradient() && !self.planner.tensors.results.is_empty();
-        u64::from(keeps && !stores_statistics(&self.planner)) * self.rows.rows
+        u64::from(keeps && !stores_statistics(&self.planner)) * self.walk.rows.rows
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
+        let (planner, walk, rows) = (&self.planner, &self.walk, &self.walk.rows);
         let tensors = planner.tensors;
         let summed = tensors.param_grads();
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
@@ -135,10 +133,10 @@ impl Walk for RowsInRegisters<'_> {
             summed,
             of_samples: walk.of_samples,
             add_thread_rows: walk.add_thread_rows && summed,
-            paired_columns: summed && walk.pairs_columns(rows),
+            paired_columns: summed && walk.pairs_columns(),
             ..InRegisters::default()
         };
-        let start = |split: u64| walk.start(rows, split);
+        let start = |split: u64| walk.start(split);
         let reduce = |region: Region, splits: Range<u64>| {
             let windows = planner.windows(splits, walk.misalignments, start)?;
             let kernel = (kernel, rows.division.workgroup_size);
@@ -151,18 +149,18 @@ impl Walk for RowsInRegisters<'_> {
                 let uniforms = InRegistersUniforms {
                     tiles: BatchTiles {
                         stats: known.kept.first,
-                        ..walk.tiles(rows, window, range)
+                        ..walk.tiles(window, range)
                     },
                     row_step: word(walk.step),
                     misalignments: word(walk.misalignments),
                     partials: region.first,
-                    partial_stride: word(walk.partial_stride(rows)),
+                    partial_stride: word(walk.partial_stride()),
                     scalars: planner.problem.scalars(),
                 };
                 (bindings, uniforms)
             })
         };
-        let partials = |region, splits| walk.column_partials(rows, region, splits);
+        let partials = |region, splits| walk.column_partials(region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
         let statistics = Partials::plain(known.kept, word(rows.rows), 1, rows.rows);
         let unfinished = if kept { statistics } else { sums };
@@ -188,7 +186,9 @@ mod tests {
         let norm = Norm::layer(-1);
         let operation = Operation::new(norm, Backward::default(), &[4096, columns], data);
         with_planner(profile, &operation, |planner| {
-            RowsInRegisters::new(planner).ok().map(|walk| walk.rows)
+            RowsInRegisters::new(planner)
+                .ok()
+                .map(|walk| walk.walk.rows)
         })
     }
 

@@ -24,7 +24,6 @@ const FEWEST_VEC4S: u32 = 4;
 /// A walk over rows cut into tiles: the rows of a walk by a workgroup's vectors of columns.
 pub(crate) struct RowsReadTwice<'a> {
     planner: Planner<'a>,
-    rows: Rows,
     walk: RowWalk,
     /// Neighbouring invocations in a row that write one partial sum of it.
     threads_per_partial: u64,
@@ -79,21 +78,21 @@ impl<'a> RowsReadTwice<'a> {
         }
         let room = room.saturating_sub(rows.rows * partials).max(1);
         // Walks are longer where there is no room for the sums of columns, a single walk if that is possible.
-        let mut walk = RowWalk::new(&planner, &rows, rows.column_tiles(), false);
+        let mut walk = RowWalk::new(&planner, rows, false);
         let at_once = rows.division.at_once();
-        if summed && walk.records(&rows) > room {
-            let records = rows.rows * walk.records_of_a_partial(&rows);
+        if summed && walk.records() > room {
+            let records = rows.rows * walk.records_of_a_partial();
             let walked = div_ceil(records, room * at_once)
                 .min(div_ceil(walk.param_rows, at_once).min(MAX_SEQUENTIAL))
                 .min(profile.held_unit() / (rows.columns * at_once));
             walk.tile_rows = walk.tile_rows.max(walked * at_once);
         }
         let read = tensors.inputs.len() + tensors.params.len();
-        let crowded = walk.records(&rows) > room;
+        let crowded = walk.records() > room;
         let single = crowded && div_ceil(rows.rows, at_once) <= MAX_SEQUENTIAL;
         let direct = summed
             && !(planner.is_slice || walk.of_samples || planner.problem.epilogue.gated)
-            && (single || walk.splits(&rows) == 1)
+            && (single || walk.splits() == 1)
             && profile.window_holds(tensors.src.padded_bytes())
             && profile.binds(read + 1 + tensors.results.len());
         if direct {
@@ -101,8 +100,7 @@ impl<'a> RowsReadTwice<'a> {
         }
         Self {
             planner,
-            rounds: walk.rounds(&planner, &rows, summed && !direct, room),
-            rows,
+            rounds: walk.rounds(&planner, summed && !direct, room),
             walk,
             threads_per_partial,
             partials_per_row: partials,
@@ -112,14 +110,14 @@ impl<'a> RowsReadTwice<'a> {
 
     /// The windows of some splits.
     fn windows(&self, splits: Range<u64>) -> Result<Vec<Window>, Unfit> {
-        let (rows, walk) = (&self.rows, &self.walk);
+        let (rows, walk) = (&self.walk.rows, &self.walk);
         // Between two cuts: the rows of a tile, or where that is one row, a tile of its columns.
         let of_a_split = match walk.tile_rows {
-            1 => self.rows.column_tiles(),
+            1 => self.walk.rows.column_tiles(),
             _ => 1,
         };
         let start = |unit: u64| {
-            let first = walk.start(rows, unit / of_a_split);
+            let first = walk.start(unit / of_a_split);
             let tile = unit % of_a_split;
             // Not past the row's end: its last tile may hold only a vec4 that begins in the next row.
             let inside =
@@ -127,7 +125,7 @@ impl<'a> RowsReadTwice<'a> {
             (first + inside).min(rows.elements())
         };
         let units = splits.start * of_a_split..splits.end * of_a_split;
-        (self.planner).windows(units, self.rows.column_tiles() / of_a_split, start)
+        (self.planner).windows(units, self.walk.rows.column_tiles() / of_a_split, start)
     }
 
     /// Dispatches over some splits that write some tensors: a reduction to partial sums of columns that begin at a
@@ -139,7 +137,7 @@ impl<'a> RowsReadTwice<'a> {
         partials: Option<Region>,
         written: &[Requirement],
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
+        let (planner, walk, rows) = (&self.planner, &self.walk, &self.walk.rows);
         let (tensors, params, division) = (planner.tensors, &known.params, &rows.division);
         let reduced = partials.is_some();
         let pass = if reduced { Pass::Sums } else { Pass::Results };
@@ -154,7 +152,7 @@ impl<'a> RowsReadTwice<'a> {
             summed,
             one_partial: reduced && self.partials_per_row == 1,
             direct: reduced && self.direct,
-            paired_columns: summed && !self.direct && walk.pairs_columns(rows),
+            paired_columns: summed && !self.direct && walk.pairs_columns(),
             ..division.columns_walk(planner, (pass, known), (walk.tile_rows, 0))
         };
         let windows = self.windows(splits)?;
@@ -174,14 +172,14 @@ impl<'a> RowsReadTwice<'a> {
                     tiles: BatchTiles {
                         stats: known.stats.first,
                         copies: params.copies,
-                        ..walk.tiles(rows, window, range)
+                        ..walk.tiles(window, range)
                     },
-                    row_groups: word(self.rows.column_tiles()),
+                    row_groups: word(self.walk.rows.column_tiles()),
                     partials_per_row: word(self.partials_per_row),
                     row_partials: known.kept.first,
                     means: known.means.map_or(0, |region| region.first),
                     partials: partials.map_or(0, |region| region.first),
-                    partial_stride: word(walk.partial_stride(rows)),
+                    partial_stride: word(walk.partial_stride()),
                     scalars: planner.problem.scalars(),
                 };
                 (bindings, uniforms)
@@ -202,12 +200,12 @@ impl Walk for RowsReadTwice<'_> {
     /// The partial sums of rows.
     fn kept_records(&self) -> u64 {
         let of_rows = self.planner.body.is_gradient() && self.has_means();
-        u64::from(of_rows) * self.rows.rows * self.partials_per_row
+        u64::from(of_rows) * self.walk.rows.rows * self.partials_per_row
     }
 
     /// A gradient's sums of rows and columns alike. Forward, rows have statistics like channels.
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let (planner, rows, walk) = (&self.planner, &self.rows, &self.walk);
+        let (planner, walk, rows) = (&self.planner, &self.walk, &self.walk.rows);
         if !planner.body.is_gradient() {
             return Planes::over_rows(*planner).reduce(known, workspace);
         }
@@ -219,7 +217,7 @@ impl Walk for RowsReadTwice<'_> {
             };
             self.dispatches(known, splits, Some(region), results)
         };
-        let partials = |region, splits| walk.column_partials(rows, region, splits);
+        let partials = |region, splits| walk.column_partials(region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
         let of_rows = Partials::side_by_side(known.kept, word(rows.rows), self.partials_per_row);
         let summed = planner.tensors.param_grads() && !self.direct;
@@ -238,7 +236,7 @@ impl Walk for RowsReadTwice<'_> {
         let at_once = if fits { outputs.len() } else { 1 };
         let mut dispatches = Vec::new();
         for written in outputs.chunks(at_once) {
-            let splits = 0..self.walk.splits(&self.rows);
+            let splits = 0..self.walk.splits();
             dispatches.extend(self.dispatches(known, splits, None, written)?);
         }
         Ok(dispatches)
@@ -265,7 +263,11 @@ mod tests {
             let operation = Operation::new(norm, Backward::default(), &[rows, columns], DType::F32);
             with_planner(&profile, &operation, |planner| {
                 let split = RowsReadTwice::new(planner);
-                (split.rows.column_tiles(), split.walk.tile_rows, split.rows)
+                (
+                    split.walk.rows.column_tiles(),
+                    split.walk.tile_rows,
+                    split.walk.rows,
+                )
             })
         };
         let (column_tiles, tile_rows, _) = split(512, 4096);
