@@ -17,7 +17,8 @@
 // Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`) written; diff_src
 // written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional), parameters (optional, or in the workspace) read; workspace
-// (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (`stored`, or of columns) written.
+// (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (`stored`, or of
+// columns) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 
 #import tiles, body, scalars, vectors, batches, columns, column_partials, thread_rows_sum
@@ -94,10 +95,12 @@ fn in_registers(
             total = Accumulator();
             for (var q = 0u; q < held_rows; q++) {
                 let row = first + thread_row + q * thread_rows;
+                let row_inside = min(row, rows.y - 1u);
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
+                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside));
                         let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
-                        total = merge(total, terms(elements[q][p][k], coefficients, inside));
+                        total = merge(total, weigh(terms(elements[q][p][k], own, inside), own));
                     }
                 }
             }
