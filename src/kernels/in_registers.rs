@@ -3,7 +3,7 @@
 use super::describe::{constants, uniforms};
 use super::files::{File, file};
 use super::shared_uniforms::{BatchTiles, Scalars};
-use super::{Body, Describe, Kernel, of_a_vector, sum_of};
+use super::{Body, Describe, Kernel, of_a_vector, sum_of, tree};
 
 constants! {
     struct InRegisters {
@@ -77,8 +77,9 @@ impl Describe for InRegisters {
         let held = 1 + u64::from(self.held_rows) * of_a_row;
         let reductions = body.row_reductions();
         let of_a_step = 1 + (1 + reductions) * held + reductions * sum;
-        // A subgroup has four invocations at least.
-        let sum_of_columns = sum_of(workgroup_size, workgroup_size).max(workgroup_size / 4);
+        // The sums of invocations with the same columns, at most of all subgroups, which have four invocations at least.
+        let sum_of_columns = u64::from(self.add_thread_rows)
+            * (tree(thread_rows) + thread_rows.min(workgroup_size / 4));
         let columns = u64::from(self.vector_vec4s) * (1 + sum_of_columns + 4);
         let of_columns = u64::from(self.summed) * u64::from(self.column_vectors) * (1 + columns);
         of_a_row + uniforms.steps() * of_a_step + of_columns
