@@ -40,6 +40,16 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     return Coefficients();
 }
 
+// Four channels' records, side by side.
+fn records_of_coefficients(coefficients: Coefficients) -> Words {
+    return side_by_side(
+        record_of_coefficients(coefficients, 0u),
+        record_of_coefficients(coefficients, 1u),
+        record_of_coefficients(coefficients, 2u),
+        record_of_coefficients(coefficients, 3u),
+    );
+}
+
 fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     var known = coefficients;
     known.params = params;

@@ -1,6 +1,8 @@
 // For in_registers where statistics belong to columns of batches, and parameters to rows.
 
-#import body, batches, columns, columns_of_batches, thread_rows_sum
+#import body, batches, columns, columns_of_batches, row_partials, team_sum, thread_rows_sum
+
+const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(summed);
 
 fn tile_at(index: u32) -> Tile {
     let tile = column_tiles_of(index).x;
@@ -17,6 +19,7 @@ fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
 
 // The coefficients of a vec4 of columns before its sums.
 fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficients {
+    if statistics_given { return statistics_at(batch, column_of(first, 0u)); }
     let inputs = load_in_row(start_of_row(batch, 0u), first, 0u);
     return begin_row(with_params(Coefficients(), neutral_params()), inputs[0]);
 }
@@ -29,6 +32,19 @@ fn inside_tile(misalignment: u32, first: u32, p: u32, k: u32, is_row: bool) -> v
 // The sums of these columns.
 fn sum_of_tile(local: u32, half: u32, own: Accumulator) -> Accumulator {
     return sum_of_thread_rows(local, threads_per_row, own);
+}
+
+// Which of a vec4's elements count in the sums of a row, which may be past the last.
+fn inside_row_of_tile(first: u32, p: u32, is_row: bool) -> vec4<bool> {
+    return inside_columns(first, p, select(0u, uniforms.end_column, is_row));
+}
+
+// Writes a partial sum of a row, the parameters' gradients. All invocations take part.
+fn store_sums_of_row(local: u32, column_tile: u32, batch: u32, row: u32, end: u32, half: u32, own: Accumulator) {
+    let joint = team_sum(local, threads_per_partial, half, horizontal_sum(own));
+    if local % threads_per_partial > 0u || row >= end { return; }
+    let to = row_partial(local, column_tile % uniforms.row_groups, number_of_row(batch, row));
+    store_workspace(to, words_of_total(joint));
 }
 
 fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {

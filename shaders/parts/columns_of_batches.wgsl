@@ -25,9 +25,16 @@ fn params_of_row(param: u32) -> Params {
     return splat_params(given_params(param / 4u), param % 4u);
 }
 
-// Rows have the parameters, not columns.
-fn with_params_of_columns(coefficients: Coefficients, column: u32) -> Coefficients {
-    return coefficients;
+// The coefficients of four columns before their sums, from tensors. Rows have the parameters.
+fn given_of_columns(batch: u32, column: u32) -> Coefficients {
+    return statistics_at(batch, column);
+}
+
+// Writes the records of four columns.
+fn leave_records(batch: u32, column: u32, coefficients: Coefficients) {
+    for (var i = 0u; i < min(4u, uniforms.end_column - column); i++) {
+        store_workspace(uniforms.stats + batch * uniforms.columns + column + i, record_of_coefficients(coefficients, i));
+    }
 }
 
 // The coefficients of an element of a row.

@@ -45,6 +45,13 @@ fn sum_of_tile(local: u32, half: u32, own: Accumulator) -> Accumulator {
     return accumulator_of(splat(words_of_total(team_sum(local, threads_per_row, half, horizontal_sum(own)))));
 }
 
+// The sums of a row are those of its tile.
+fn inside_row_of_tile(first: u32, p: u32, is_row: bool) -> vec4<bool> {
+    return vec4(false);
+}
+
+fn store_sums_of_row(local: u32, column_tile: u32, batch: u32, row: u32, end: u32, half: u32, own: Accumulator) {}
+
 fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
     if local % threads_per_row > 0u || row >= end { return; }
     let number = number_of_row(batch, row);

@@ -11,12 +11,17 @@ fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {
     if recorded {
         known = coefficients_of(records_of_columns(uniforms.stats, batch, column));
     } else {
-        known = with_params_of_columns(statistics_at(batch, column), column);
+        known = given_of_columns(batch, column);
     }
     if has_means {
         known = combine(known, records_of_columns(uniforms.means, batch, column));
     }
     return known;
+}
+
+// Where no records are there, the first tile of rows leaves them for the elementwise pass.
+fn leave_known_of_columns(batch: u32, column: u32, own: KnownOfColumns) {
+    leave_records(batch, column, own);
 }
 
 fn known_of_row(batch: u32, row: u32) -> KnownOfRow {

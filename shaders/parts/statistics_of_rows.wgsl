@@ -14,11 +14,14 @@ fn known_of_columns(batch: u32, column: u32) -> KnownOfColumns {
 
 fn known_of_row(batch: u32, row: u32) -> KnownOfRow {
     let number = number_of_row(batch, row);
-    let record = load_workspace(uniforms.stats + number);
+    let record = row_before_sums(number);
     if reduced { return row_coefficients(record); }
     if !has_means { return row_coefficients_with_sums(record); }
     return combine(row_coefficients(record), splat(load_workspace(uniforms.means + number)));
 }
+
+// Columns have no statistics.
+fn leave_known_of_columns(batch: u32, column: u32, own: KnownOfColumns) {}
 
 // The coefficients of four elements of a row.
 fn coefficients_at(columns: KnownOfColumns, row: KnownOfRow, batch: u32, row_start: u32, column: u32) -> Coefficients {

@@ -9,12 +9,12 @@
 // coefficients.
 //
 // Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
-// (for a gradient), residual (for a forward pass) read; workspace read; diff_src written, or diff_dst in place, and
-// with a mask diff_residual; or dst written.
+// (for a gradient), residual (for a forward pass) read; workspace read, or statistics and parameters, unless they are
+// `recorded`; diff_src written, or diff_dst in place, and with a mask diff_residual; or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
 // n more out for a mask.
 
-#import tiles, threads, body, records, channels_first, plane_apply
+#import tiles, threads, body, records, channels_first, plane_apply, channel_records
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_apply(
@@ -43,7 +43,7 @@ fn channels_first_apply(
 // The coefficients of the plane's channel. Past the last plane nothing is written, so any will do.
 fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
-    let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
+    let coefficients = coefficients_of(splat(record_of(channel)));
     if !has_means { return coefficients; }
     return combine(coefficients, splat(load_workspace(uniforms.means + channel)));
 }

@@ -4,15 +4,16 @@
 // A channel's elements are planes of `inner` consecutive elements. A workgroup does a tile, `tile_planes` planes of one
 // channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
 // A team of `threads_per_plane` invocations shares a plane.
+// Unless records of the channels are there (`recorded`), a channel's first tile writes its own, for the elementwise pass.
 // With constant statistics the gradient does not need the sums: where planes begin at vectors, the same pass writes
 // diff_src = gamma · r · diff_dst.
 //
-// Bindings: src, diff_dst and mask (for a gradient) or residual (optional, for a forward pass over rows) read;
-// workspace read and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text
+// Bindings: src, diff_dst and mask (for a gradient) or residual (optional, for a forward pass over rows), statistics and
+// parameters (unless `recorded`) read; workspace read and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text
 // writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 
-#import tiles, threads, body, records, vectors, channels_first, plane_reduce, team_sum
+#import tiles, threads, body, records, vectors, channels_first, plane_reduce, team_sum, channel_records
 
 const team_invocations: u32 = workgroup_size;
 
@@ -31,7 +32,8 @@ fn channels_first_reduce(
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
     let outer_tile = tile / uniforms.chunks / uniforms.channels;
-    let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
+    let record = record_of(channel);
+    let coefficients = coefficients_of(splat(record));
 
     var sums = Accumulator();
     let outer_end = min(uniforms.outer, (outer_tile + 1u) * uniforms.tile_planes);
@@ -50,6 +52,7 @@ fn channels_first_reduce(
         let split = outer_tile * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;
         store_workspace(to, words_of_total(total));
+        if !recorded && split == 0u { store_workspace(uniforms.stats + channel, record); }
     }
 }
 

@@ -10,9 +10,12 @@
 // takes the statistics of each column. The results are diff_src = r · ((d − a) − x̂ · b), with a = Σd / m and
 // b = Σ d·x̂ / m, or dst, and with a residual before the layer the sum of both.
 //
+// Unless records of what is known before the sums are there (`recorded`), a reduction leaves them for the elementwise
+// pass.
+//
 // Reduced, a workgroup leaves partial sums of its columns, or, if it has all rows (`direct`), writes the gradients of
-// columns' parameters. Applied, an invocation has coefficients from the workspace (`recorded`), with a gradient's means
-// (`has_means`), or from the tensors of statistics. For both at once a tile has all rows, so that the sums are
+// columns' parameters. Applied, an invocation has coefficients from the workspace, with a gradient's means (`has_means`), or
+// from the tensors of statistics. For both at once a tile has all rows, so that the sums are
 // complete: then the workgroup writes the statistics of a forward pass, or the gradients of a channel's parameters, and
 // reads its columns again. `threads_per_partial` neighbouring invocations leave a partial sum of a row:
 // workspace[row_partials + row · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0); one that is all of the row's becomes its
@@ -29,7 +32,7 @@
 // Moves 2 n elements in (n forward), and n out if applied, or 2 n with sum; reduced and applied 2 n (n forward) more in,
 // unless the second reading is cached. n / 32 words more in, and n elements more out, for a mask.
 
-#import tiles, body, records, scalars, vectors, columns, column_partials, team_sum, thread_rows_sum
+#import tiles, body, records, scalars, vectors, columns, column_partials, row_partials, team_sum, thread_rows_sum
 #import columns_aligned if aligned, columns_misaligned if not aligned
 #import statistics_of_rows if of_rows, statistics_of_columns if not of_rows, batches if not of_channels
 #import columns_of_channels if of_channels, columns_of_batches if of_batches, columns_of_rows if of_rows
@@ -38,6 +41,7 @@ alias RowInputs = array<VectorInputs, column_vectors>;
 alias Columns = array<array<KnownOfColumns, vector_vec4s>, column_vectors>;
 alias ColumnBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 
+const leaves_records: bool = reduced && !applied && !recorded && statistics_given;
 const adds_rows: bool = (of_rows && reduced) || (!of_rows && summed);
 const adds_columns: bool = (of_rows && summed) || (!of_rows && reduced);
 const in_order: bool = of_rows && applied && !aligned;
@@ -80,6 +84,10 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
         for (var k = 0u; k < vector_vec4s; k++) {
             columns[p][k] = known_of_columns(batch, column_of(own_first, p) + 4u * k);
             sums[p][k] = Accumulator();
+            let column = own_column(own_first, p) + 4u * k;
+            if leaves_records && row_tile == 0u && thread_row == 0u && column < uniforms.end_column {
+                leave_known_of_columns(batch, column, columns[p][k]);
+            }
         }
     }
 
@@ -172,7 +180,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                     let own = coefficients_at(columns[p][k], known, batch, row_start, column);
                     let element = element_of(inputs[k], own);
                     // The record of a channel holds its parameters, too.
-                    if of_channels && recorded && !has_means {
+                    if of_channels && !reduced && !has_means {
                         outputs[k] = result_of_constants(element, own);
                     } else {
                         outputs[k] = result(element, own);
@@ -241,15 +249,23 @@ fn store_sums_of_row(local: u32, tile: u32, batch: u32, row: u32, end: u32, half
     if local % threads_per_partial > 0u || row >= end { return; }
     let number = number_of_row(batch, row);
     if one_partial {
-        let to = uniforms.stats + number;
-        store_workspace(to, row_record(load_workspace(to), accumulator_of(splat(joint)), scalars()));
+        let record = row_record(row_before_sums(number), accumulator_of(splat(joint)), scalars());
+        store_workspace(uniforms.stats + number, record);
         return;
     }
     // All row groups of a sample's column tiles, or of all, have partial sums of their own.
     let group = tile / uniforms.walked_tiles % uniforms.row_groups;
-    let partial = (group * threads_per_row + local % threads_per_row) / threads_per_partial;
-    let to = uniforms.row_partials + number * uniforms.partials_per_row + partial;
+    let to = row_partial(local, group, number);
     var before = real4();
     if !one_tile && tile % uniforms.walked_tiles > 0u { before = load_workspace(to); }
     store_workspace(to, before + joint);
+    if of_rows && leaves_records && group == 0u && local % threads_per_row == 0u {
+        store_workspace(uniforms.stats + number, row_before_sums(number));
+    }
+}
+
+// The record of a row whose statistics are its own, before its sums.
+fn row_before_sums(number: u32) -> real4 {
+    if recorded { return load_workspace(uniforms.stats + number); }
+    return record_of_coefficients(statistics_of(number / 4u, uniforms.epsilon), number % 4u);
 }

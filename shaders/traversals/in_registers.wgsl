@@ -1,7 +1,6 @@
 // A gradient or forward pass in one reading, for rows or columns so short that the invocations that share them hold them
-// in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm, both passes), or
-// statistics to columns of batches, and parameters to rows (forward passes over channels). For the
-// gradient of layer norm, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A
+// in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm), or statistics to
+// columns of batches, and parameters to rows (norms over channels). For the gradient of layer norm, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A
 // forward pass computes the statistics of src + residual and writes dst by them, and with a residual that sum. The
 // statistics that the caller wants are written, too.
 //
@@ -13,6 +12,9 @@
 // diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of an invocation
 // begin at the same position in a vec4, so that an invocation keeps to the same columns and holds their parameters:
 // `misalignments` workgroups share a tile of rows, each with its own positions.
+//
+// Of columns, a row's sums of diff_dst and diff_dst · x̂ are added up over `threads_per_partial` neighbouring invocations
+// and written as partial sums.
 //
 // Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`) written; diff_src
 // written, or diff_dst in place.
@@ -84,7 +86,7 @@ fn in_registers(
                     let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                     let own_terms = terms(elements[q][p][k], own, inside);
                     total = merge(total, weigh(own_terms, own));
-                    if summed { sums[p][k] = merge(sums[p][k], own_terms); }
+                    if summed && of_rows { sums[p][k] = merge(sums[p][k], own_terms); }
                 }
             }
         }
@@ -107,6 +109,20 @@ fn in_registers(
             coefficients = with_sums(coefficients, sum_of_tile(local, half, total), scalars());
             half = 1u - half;
         }
+        if summed && !of_rows {
+            for (var q = 0u; q < held_rows; q++) {
+                let row = first + thread_row + q * thread_rows;
+                var own_sums = Accumulator();
+                for (var p = 0u; p < column_vectors; p++) {
+                    for (var k = 0u; k < vector_vec4s; k++) {
+                        let inside = inside_row_of_tile(own_first, p, all_rows_inside || row < rows.y);
+                        own_sums = merge(own_sums, terms(elements[q][p][k], coefficients, inside));
+                    }
+                }
+                store_sums_of_row(local, tile.column_tile, batch, row, rows.y, half, own_sums);
+                half = 1u - half;
+            }
+        }
         store_statistics_of_tile(local, batch, first + thread_row, rows.y, own_first, coefficients);
         for (var q = 0u; q < held_rows; q++) {
             let row = first + thread_row + q * thread_rows;
@@ -128,7 +144,7 @@ fn in_registers(
         if !of_rows { break; }
     }
 
-    if !summed { return; }
+    if !summed || !of_rows { return; }
     // Invocations `apart` from each other have the same columns.
     var apart = workgroup_size;
     if add_thread_rows { apart = min(threads_per_row * (1u + 3u * u32(in_order)), workgroup_size); }

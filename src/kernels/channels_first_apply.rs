@@ -2,7 +2,7 @@
 
 use super::describe::{constants, uniforms};
 use super::files::{File, file};
-use super::shared_uniforms::PlaneTiles;
+use super::shared_uniforms::{PlaneTiles, Scalars};
 use super::{Body, Describe, Kernel, of_a_vector};
 
 constants! {
@@ -14,6 +14,8 @@ constants! {
         narrow: bool,
         ends_with_vector: bool,
         has_means: bool,
+        /// Records of the channels are in the workspace.
+        recorded: bool,
     }
 }
 
@@ -25,6 +27,7 @@ uniforms! {
         tile_planes: u32,
         tiles: PlaneTiles,
         means: u32,
+        scalars: Scalars,
     }
 }
 

@@ -72,7 +72,8 @@ impl Describe for ChannelsFirstFused {
         let reduce = planes * (1 + in_blocks(touched, self.vector_vec4s, 0));
         let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
         let stores = block.div_ceil(4).div_ceil(workgroup_size);
-        let of_groups = u64::from(body.of_groups) * u64::from(uniforms.groups.group_channels);
+        let of_groups =
+            u64::from(body.of_groups) * u64::from(uniforms.groups.sharing.group_channels);
         turns * (1 + sum_of(group, workgroup_size) + reduce)
             + of_groups
             + stores
@@ -82,7 +83,8 @@ impl Describe for ChannelsFirstFused {
     /// Elements of neighbouring planes count as 0.
     fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let (planes, _, begun) = self.walk(uniforms);
-        let of_groups = u64::from(body.of_groups) * u64::from(uniforms.groups.group_channels);
+        let of_groups =
+            u64::from(body.of_groups) * u64::from(uniforms.groups.sharing.group_channels);
         (planes * begun * u64::from(self.vector_vec4s)).max(of_groups)
     }
 }

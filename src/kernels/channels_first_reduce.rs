@@ -2,7 +2,7 @@
 
 use super::describe::{constants, uniforms};
 use super::files::{File, file};
-use super::shared_uniforms::PlaneTiles;
+use super::shared_uniforms::{PlaneTiles, Scalars};
 use super::{Body, Describe, Kernel, in_blocks, sum_of};
 
 constants! {
@@ -13,6 +13,8 @@ constants! {
         general: bool,
         vector_aligned: bool,
         vec4_aligned: bool,
+        /// Records of the channels are in the workspace.
+        recorded: bool,
     }
 }
 
@@ -23,6 +25,7 @@ uniforms! {
         tile_planes: u32,
         tiles: PlaneTiles,
         partials: u32,
+        scalars: Scalars,
     }
 }
 

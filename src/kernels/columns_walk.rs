@@ -40,8 +40,10 @@ constants! {
         reduced: bool,
         /// Results are written.
         applied: bool,
-        /// Statistics are in the workspace.
+        /// Records of what is known before the sums are in the workspace.
         recorded: bool,
+        /// Each column is a channel.
+        columns_are_channels: bool,
         /// A gradient's means are in the workspace.
         has_means: bool,
         /// Parameters that are copies in the workspace.

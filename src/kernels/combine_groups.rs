@@ -39,13 +39,17 @@ impl Describe for CombineGroups {
     }
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
-        let channels = uniforms.groups.group_channels.div_ceil(self.threads.max(1));
+        let channels = uniforms
+            .groups
+            .sharing
+            .group_channels
+            .div_ceil(self.threads.max(1));
         u64::from(channels) * (2 + 4) + sum_of(self.threads, workgroup_size)
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
-        u64::from(uniforms.groups.group_channels)
+        u64::from(uniforms.groups.sharing.group_channels)
             .div_ceil(threads * TIER)
             .max(TIER)
     }

@@ -39,6 +39,7 @@ macro_rules! parts {
 parts! {
     "axes"
     "batches"
+    "channel_records"
     "channels_first"
     "column_partials"
     "columns"
@@ -65,6 +66,7 @@ parts! {
     "positions"
     "realigned"
     "records"
+    "row_partials"
     "rows_in_registers"
     "scalars"
     "shuffles"

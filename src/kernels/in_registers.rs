@@ -34,6 +34,8 @@ constants! {
         summed: bool,
         /// Invocations with the same columns add up their sums.
         add_thread_rows: bool,
+        /// Of columns: invocations that write one partial sum of a row together.
+        threads_per_partial: u32,
         /// A record holds the sums of two columns.
         paired_columns: bool,
     }
@@ -46,6 +48,11 @@ uniforms! {
         row_step: u32,
         /// Workgroups that share a tile of rows.
         misalignments: u32,
+        /// Of columns: groups of column tiles that have partial sums of a row of their own, a row's partial sums, and
+        /// where those begin.
+        row_groups: u32,
+        partials_per_row: u32,
+        row_partials: u32,
         partials: u32,
         /// Records between two partial sums of a column.
         partial_stride: u32,
@@ -81,8 +88,11 @@ impl Describe for InRegisters {
         let sum_of_columns = u64::from(self.add_thread_rows)
             * (tree(thread_rows) + thread_rows.min(workgroup_size / 4));
         let columns = u64::from(self.vector_vec4s) * (1 + sum_of_columns + 4);
-        let of_columns = u64::from(self.summed) * u64::from(self.column_vectors) * (1 + columns);
-        of_a_row + uniforms.steps() * of_a_step + of_columns
+        let of_columns = u64::from(self.column_vectors) * (1 + columns);
+        let of_rows =
+            held + u64::from(self.held_rows) * sum_of(self.threads_per_partial, workgroup_size);
+        let summed = if self.of_rows { of_columns } else { of_rows };
+        of_a_row + uniforms.steps() * of_a_step + u64::from(self.summed) * summed
     }
 
     fn adders(&self, workgroup_size: u32) -> Option<u32> {

@@ -84,6 +84,8 @@ uniforms! {
         channels: u32,
         row_channels: u32,
         inner: u32,
+        /// Channels side by side that share statistics.
+        group_channels: u32,
         axes: GeneralSizes,
     }
 }
@@ -99,13 +101,20 @@ impl ColumnChannels {
 }
 
 uniforms! {
-    /// How channels share statistics and parameters: group norm's channels are those of all samples.
-    struct GroupSizes {
+    /// How neighbouring channels share statistics and parameters: group norm's channels are those of all samples.
+    struct Sharing {
         /// Channels side by side that share statistics.
         group_channels: u32,
         /// The lengths of mean and variance, and of gamma and beta.
         statistics: u32,
         parameters: u32,
+    }
+}
+
+uniforms! {
+    /// The same, and for channels that share them otherwise.
+    struct GroupSizes {
+        sharing: Sharing,
         /// The axes of `mixed` channels, and which of these statistics and parameters vary along.
         axes: AxisSizes,
         statistics_axes: u32,
@@ -117,9 +126,11 @@ impl GroupSizes {
     /// For channels that each have their own.
     pub fn none(channels: u32) -> Self {
         Self {
-            group_channels: 1,
-            statistics: channels,
-            parameters: channels,
+            sharing: Sharing {
+                group_channels: 1,
+                statistics: channels,
+                parameters: channels,
+            },
             axes: [1; MAX_RANK].into(),
             statistics_axes: 0,
             parameter_axes: 0,
@@ -141,6 +152,7 @@ uniforms! {
         range: TileRange,
         /// Where the records of statistics begin in the workspace.
         stats: u32,
+        sharing: Sharing,
         axes: GeneralSizes,
     }
 }

@@ -93,6 +93,11 @@ impl Assembly<'_, '_> {
             return self.finish_nothing();
         }
         let has = |stage| way.stages.contains(&stage);
+        let given = if has(Stage::Pack) {
+            self.given(walk)
+        } else {
+            vec![]
+        };
         let mut params = None;
         if let Some(others) = walk.bound_besides_params() {
             let (loaded, copies) = self.planner.load_params(others, self.workspace)?;
@@ -116,6 +121,7 @@ impl Assembly<'_, '_> {
         let has_means = has(Stage::Finish) && problem.has_means() && walk.has_means();
         let known = Known {
             stats: self.reserve(records)?,
+            given,
             means: has_means.then(|| self.reserve(longest)).transpose()?,
             kept: self.reserve(walk.kept_records())?,
             params: params.unwrap_or_default(),
@@ -141,6 +147,25 @@ impl Assembly<'_, '_> {
         }
         *self.workspace = end;
         parameters.map_or(Ok(()), |sums| self.finish_parameters(sums))
+    }
+
+    /// The statistics, and of channels the parameters, that kernels read without records: none where an adapter binds
+    /// too few buffers, or where parts of the statistics are done one after another.
+    fn given(&self, walk: &dyn Walk) -> Vec<Binding> {
+        let tensors = self.planner.tensors;
+        let (params, others) = match walk.bound_besides_params() {
+            Some(_) => (&[][..], tensors.params.len()),
+            None => (&tensors.params[..], 0),
+        };
+        let given = || tensors.statistics.iter().chain(params);
+        let bound = walk.bound_besides_given();
+        let fits =
+            bound.is_some_and(|bound| self.planner.profile.binds(bound + others + given().count()));
+        if fits && walk.parts().len() <= 1 && !tensors.statistics.is_empty() {
+            given().map(Binding::whole).collect()
+        } else {
+            vec![]
+        }
     }
 
     fn reserve(&mut self, records: u64) -> Result<Region, Unfit> {
@@ -193,8 +218,18 @@ impl Assembly<'_, '_> {
                     return self.combine(partials, known);
                 }
             }
-            Stage::Apply if in_one_pass => self.add(Phases::APPLY, walk.apply(known)?),
-            Stage::Apply => self.add(Phases::WHOLE.with(Phases::APPLY), walk.apply(known)?),
+            Stage::Apply => {
+                // After a reduction there are records.
+                if problem.has_sums(planner.tensors) {
+                    known.given = vec![];
+                }
+                let whole = if in_one_pass {
+                    Phases::APPLY
+                } else {
+                    Phases::WHOLE.with(Phases::APPLY)
+                };
+                self.add(whole, walk.apply(known)?);
+            }
         }
         Ok(())
     }
@@ -217,10 +252,16 @@ impl Assembly<'_, '_> {
             (channels, GroupSizes::none(channels))
         };
         let read = [&of_part.statistics, params];
+        // A half is recorded without the other's records.
+        let phases = match (known.given.is_empty(), problem.has_sums(tensors)) {
+            (true, _) => Phases::ALL,
+            (false, true) => Phases::APPLY,
+            (false, false) => return Ok(()),
+        };
         let pack = self
             .planner
             .pack_statistics(channels, sizes, read, known.stats)?;
-        self.add(Phases::ALL, bound_from(&known.part, tensors, pack));
+        self.add(phases, bound_from(&known.part, tensors, pack));
         Ok(())
     }
 

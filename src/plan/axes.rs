@@ -2,7 +2,7 @@
 
 use super::sizes::{div_ceil, word};
 use crate::geometry::MAX_RANK;
-use crate::kernels::{GeneralSizes, GroupSizes};
+use crate::kernels::{GeneralSizes, GroupSizes, Sharing};
 use crate::operation::{Axis, Channels, Norm, Operation};
 
 /// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: for a small
@@ -140,9 +140,11 @@ impl Groups {
     pub fn sizes(&self) -> GroupSizes {
         let mixed = self.mixed.unwrap_or_default();
         GroupSizes {
-            group_channels: self.group_channels,
-            statistics: self.count,
-            parameters: self.channels,
+            sharing: Sharing {
+                group_channels: self.group_channels,
+                statistics: self.count,
+                parameters: self.channels,
+            },
             axes: mixed.sizes.into(),
             statistics_axes: mixed.statistics,
             parameter_axes: mixed.parameters,

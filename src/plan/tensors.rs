@@ -80,12 +80,17 @@ impl Tensors {
 
     /// The bindings that a reduction reads element by element in a window.
     pub fn reduced(&self, window: &Window) -> Vec<Binding> {
+        window.bind_all(self.reads_to_reduce()).collect()
+    }
+
+    /// The tensors that a reduction reads element by element.
+    pub fn reads_to_reduce(&self) -> impl Iterator<Item = &Requirement> {
         let inputs = self.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Residual || !self.residual_after);
         // A forward pass writes its mask later.
         let reads_mask = self.inputs.iter().any(|one| one.tensor == Tensor::DiffDst);
-        let mask = self.mask.iter().filter(|_| reads_mask);
-        window.bind_all(read.chain(mask)).collect()
+        let mask = self.mask.iter().filter(move |_| reads_mask);
+        read.chain(mask)
     }
 
     /// The statistics that a forward pass writes.

@@ -63,9 +63,34 @@ impl Channels<'_> {
         let inputs = tensors.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Src || !skips_src);
         let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.mask)).collect();
-        bindings.push(Binding::workspace());
+        bindings.extend(known.given.iter().cloned());
+        if known.given.is_empty() || known.means.is_some() {
+            bindings.push(Binding::workspace());
+        }
         bindings.extend(window.bind_all(&tensors.outputs));
         bindings
+    }
+
+    /// The bindings of a reduction in a window.
+    pub fn reduced(&self, known: &Known, window: &Window) -> Vec<Binding> {
+        let mut bindings = self.planner.tensors.reduced(window);
+        bindings.extend(known.given.iter().cloned());
+        bindings.push(Binding::workspace());
+        bindings
+    }
+
+    /// The number of buffers that the kernel before which there are no records binds besides statistics and parameters.
+    pub fn bound_besides_given(&self, one_pass: bool) -> Option<usize> {
+        let (problem, tensors) = (self.planner.problem, self.planner.tensors);
+        if self.writes_mask() || problem.groups.mixed.is_some() {
+            return None;
+        }
+        let outputs = tensors.outputs.len();
+        Some(if problem.has_sums(tensors) {
+            tensors.reads_to_reduce().count() + 1 + usize::from(one_pass) * outputs
+        } else {
+            tensors.inputs.len() + usize::from(tensors.mask.is_some()) + outputs
+        })
     }
 
     /// Whether the elementwise pass writes a mask, for which it goes in the tensor's order.

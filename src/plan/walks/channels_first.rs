@@ -7,7 +7,7 @@ use crate::kernels::{
     ChannelsFirstReduceUniforms, PlaneTiles, TileRange,
 };
 use crate::plan::axes::{Grid, Layout};
-use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::dispatch::Dispatch;
 use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
@@ -81,6 +81,7 @@ impl Tiles {
     /// The uniforms that describe the tiles to both kernels.
     fn uniforms(
         &self,
+        planner: &Planner<'_>,
         layout: &Layout,
         threads_per_plane: u32,
         range: TileRange,
@@ -94,6 +95,7 @@ impl Tiles {
             threads_per_plane,
             range,
             stats: stats.first,
+            sharing: planner.problem.groups.sizes().sharing,
             axes: layout.sizes(),
         }
     }
@@ -217,6 +219,10 @@ impl Planes<'_> {
 }
 
 impl Walk for Planes<'_> {
+    fn bound_besides_given(&self) -> Option<usize> {
+        self.over.bound_besides_given(self.one_pass)
+    }
+
     fn writes_in_one_pass(&self) -> bool {
         self.one_pass
     }
@@ -244,6 +250,7 @@ impl Walk for Planes<'_> {
             general: layout.general.is_some(),
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
+            recorded: known.given.is_empty(),
         };
         let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
@@ -254,15 +261,14 @@ impl Walk for Planes<'_> {
                 }
             };
             planner.over(&windows, (kernel, self.workgroup_size), |window, range| {
-                let mut bindings = planner.tensors.reduced(window);
-                bindings.push(Binding::workspace());
                 let uniforms = ChannelsFirstReduceUniforms {
                     outer: grid.outer,
                     tile_planes: word(tiles.planes),
-                    tiles: tiles.uniforms(layout, threads_per_plane, range, known.stats),
+                    tiles: tiles.uniforms(planner, layout, threads_per_plane, range, known.stats),
                     partials: region.first,
+                    scalars: planner.problem.scalars(),
                 };
-                (bindings, uniforms)
+                (self.over.reduced(known, window), uniforms)
             })
         };
         // Chunks of a plane are splits, too, and not in the order of the tensor; they are long.
@@ -305,14 +311,16 @@ impl Walk for Planes<'_> {
             narrow: alignment.narrow,
             ends_with_vector: alignment.ends_with_vector,
             has_means: known.means.is_some(),
+            recorded: known.given.is_empty(),
         };
         let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;
         planner.over(&windows, (kernel, workgroup_size), |window, range| {
             let uniforms = ChannelsFirstApplyUniforms {
                 planes: word(planes),
                 tile_planes: word(tiles.planes),
-                tiles: tiles.uniforms(layout, threads_per_plane, range, known.stats),
+                tiles: tiles.uniforms(planner, layout, threads_per_plane, range, known.stats),
                 means: known.means.map_or(0, |region| region.first),
+                scalars: planner.problem.scalars(),
             };
             (self.over.applied(known, window), uniforms)
         })

@@ -3,9 +3,11 @@
 use super::channels::Channels;
 use super::division::{Division, Pass};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, TileRange};
+use crate::kernels::{
+    BatchTiles, ColumnChannels, ColumnsWalk, ColumnsWalkUniforms, Sharing, TileRange,
+};
 use crate::plan::axes::LONE_PLANE;
-use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::dispatch::Dispatch;
 use crate::plan::limits::{Cannot, MAX_SEQUENTIAL, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
@@ -121,6 +123,13 @@ impl ChannelRows {
             division: Division::new(threads, (width_vectors, vector_vec4s), most_owned),
             segment: (planner.profile.most_between_cuts(elements) / vector).max(1),
         }
+    }
+
+    /// Whether each column is a channel, and they come in whole vec4s.
+    fn are_channels(&self) -> bool {
+        self.batches == 1
+            && self.columns == u64::from(self.channels)
+            && self.columns.is_multiple_of(4)
     }
 
     /// Tiles in a row.
@@ -328,15 +337,14 @@ impl ChannelsLast<'_> {
             ends_with_vector: columns.ends_with_vector,
             aligned: columns.aligned,
             shares_words: planner.shares_words(columns.columns),
+            columns_are_channels: columns.are_channels(),
             by_channel: reduced && split.by_channel,
             paired_columns: reduced && split.paired,
             ..division.columns_walk(planner, (pass, known), (tile_rows, loads))
         };
         planner.over(shares, (kernel, division.workgroup_size), |share, range| {
             let bindings = if reduced {
-                let mut bindings = planner.tensors.reduced(&share.window);
-                bindings.push(Binding::workspace());
-                bindings
+                self.over.reduced(known, &share.window)
             } else {
                 self.over.applied(known, &share.window)
             };
@@ -357,13 +365,19 @@ impl ChannelsLast<'_> {
         let vector = columns.division.vector();
         let (channels, column_tiles) = (layout.grid.channels, word(share.column_tiles));
         let (rows, width) = (word(columns.rows), word(columns.columns));
+        let Sharing {
+            group_channels,
+            statistics,
+            parameters,
+        } = self.over.planner.problem.groups.sizes().sharing;
         BatchTiles {
-            statistics: channels,
-            parameters: channels,
+            statistics,
+            parameters,
             channels: ColumnChannels {
                 channels,
                 row_channels: columns.channels,
                 inner: layout.grid.inner,
+                group_channels,
                 axes: layout.sizes(),
             },
             first_column: word(share.vectors.start * vector),
@@ -388,6 +402,10 @@ impl Walk for ChannelsLast<'_> {
             Family::Groups => grid.outer > 1 || grid.inner < LONE_PLANE,
             _ => !grid.has_planes(),
         }
+    }
+
+    fn bound_besides_given(&self) -> Option<usize> {
+        self.over.bound_besides_given(self.writes_in_one_pass())
     }
 
     fn writes_in_one_pass(&self) -> bool {

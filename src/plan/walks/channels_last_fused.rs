@@ -88,6 +88,7 @@ impl Walk for ColumnsOfChannels<'_> {
         let (planner, grid) = (&over.planner, &over.layout.grid);
         let kernel = ColumnsWalk {
             of_channels: true,
+            columns_are_channels: true,
             ..division.columns_walk(
                 planner,
                 (Pass::All, known),

@@ -17,7 +17,6 @@ use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::finish::Partials;
-use crate::plan::stages::params::LoadedParams;
 use crate::plan::windows::{Share, Window, windows_of};
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
@@ -167,7 +166,7 @@ impl<'a> WalkedColumns<'a> {
                     partial_stride: word(over.partial_stride(&known.part)),
                     scalars: planner.problem.scalars(),
                 };
-                let bindings = over.bindings(*fused, applied, params, &share.window);
+                let bindings = over.bindings(*fused, applied, known, &share.window);
                 (bindings, uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
@@ -183,14 +182,25 @@ impl<'a> WalkedColumns<'a> {
 }
 
 impl Walk for WalkedColumns<'_> {
-    /// One dispatch is taken where there is no room for the records of all columns in pieces.
+    /// One dispatch is taken by given statistics, and where there is no room for the records of all columns in pieces.
     fn is_profitable(&self) -> bool {
-        !self.fused || !Self::has_room_in_pieces(self.over.planner)
+        !self.fused
+            || self.over.planner.problem.is_inference()
+            || !Self::has_room_in_pieces(self.over.planner)
     }
 
     fn bound_besides_params(&self) -> Option<usize> {
         let fused = usize::from(self.fused);
         Some(self.over.planner.elementwise() + fused * self.bound_statistics())
+    }
+
+    fn bound_besides_given(&self) -> Option<usize> {
+        let planner = &self.over.planner;
+        Some(if planner.problem.has_sums(planner.tensors) {
+            planner.tensors.reads_to_reduce().count() + 1
+        } else {
+            planner.elementwise()
+        })
     }
 
     fn parts(&self) -> &[Range<u64>] {
@@ -238,9 +248,10 @@ impl Columns<'_> {
         &self,
         fused: bool,
         applied: bool,
-        params: &LoadedParams,
+        known: &Known,
         window: &Window,
     ) -> Vec<Binding> {
+        let params = &known.params;
         let tensors = self.planner.tensors;
         let mut bindings = if applied {
             window.bind_all(&tensors.inputs).collect()
@@ -250,7 +261,7 @@ impl Columns<'_> {
         if fused {
             bindings.extend(window.bind_all(&tensors.statistics));
         }
-        bindings.extend(params.bindings.clone());
+        bindings.extend(params.bindings.iter().chain(&known.given).cloned());
         if !fused || params.copied != 0 || tensors.param_grads() {
             bindings.push(Binding::workspace());
         }

@@ -80,11 +80,15 @@ impl<'a> Columns<'a> {
 
     /// Records of the workspace that statistics and partial sums of columns may use; those of rows may use a third.
     pub fn room(&self) -> u64 {
+        self.records().max(4096) / 4 * 3
+    }
+
+    /// Records that the workspace may have.
+    pub fn records(&self) -> u64 {
         let Planner { profile, data, .. } = self.planner;
         let streamed = 8 * profile.max_window.min(profile.max_binding);
         let room = self.planner.few_records().min(self.planner.held_records(0));
-        let room = room.min(streamed / (4 * data.accumulator().size()));
-        room.max(4096) / 4 * 3
+        room.min(streamed / (4 * data.accumulator().size()))
     }
 
     /// Records of the partial sums of rows.

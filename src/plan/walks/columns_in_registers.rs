@@ -1,15 +1,16 @@
-//! A forward pass over columns in one reading, where registers hold them.
+//! A pass over columns in one reading, where registers hold them.
 
 use super::columns::WalkedColumns;
 use super::columns_cut::{Columns, pieces_of};
 use super::division::Division;
-use super::rows_in_registers::row_vec4s;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
+use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::Workspace;
+use crate::tuning::MOST_ROW_VEC4S;
 
 /// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory.
 const FEWEST_VEC4S: u64 = 4;
@@ -20,15 +21,14 @@ pub(crate) struct ColumnsInRegisters<'a> {
     division: Division,
     /// Rows that an invocation holds.
     held_rows: u64,
+    /// Neighbouring invocations whose sums of a row are added up.
+    threads_per_partial: u64,
 }
 
 impl<'a> ColumnsInRegisters<'a> {
     pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let (problem, tensors) = (planner.problem, planner.tensors);
-        check(
-            !problem.body.is_gradient() && !problem.is_inference(),
-            "it is no forward pass by the statistics of src",
-        )?;
+        check(!problem.is_inference(), "statistics are given")?;
         let over = Columns::new(planner.in_registers())?;
         over.check_whole()?;
         let rows = over.by.rows;
@@ -37,10 +37,18 @@ impl<'a> ColumnsInRegisters<'a> {
             columns_held(&over).ok_or_else(|| Cannot::Because(format!("{rows} {too_many}")))?;
         let walk = Self {
             over,
+            threads_per_partial: planner
+                .threads_per_partial(division.workgroup_size)
+                .min(division.threads_per_row),
             division,
             held_rows,
         };
-        let workspace = usize::from(!tensors.params.is_empty());
+        let has_room = walk.kept_records() <= over.records();
+        check(
+            has_room,
+            "its partial sums of rows would outgrow the tensor",
+        )?;
+        let workspace = usize::from(!tensors.params.is_empty() && !tensors.param_grads());
         planner.profile.check_bound(workspace + walk.bound())?;
         Ok(walk)
     }
@@ -48,7 +56,20 @@ impl<'a> ColumnsInRegisters<'a> {
     /// The buffers that the kernel binds besides gamma, beta and gate.
     fn bound(&self) -> usize {
         let tensors = self.over.planner.tensors;
-        tensors.inputs.len() + tensors.outputs.len() + tensors.results.len()
+        let statistics = tensors.statistics.len() + tensors.written_statistics().count();
+        let workspace = usize::from(tensors.param_grads());
+        tensors.inputs.len() + tensors.outputs.len() + statistics + workspace
+    }
+
+    /// Column tiles that have partial sums of a row of their own: those of all batches that share parameters.
+    fn row_groups(&self) -> u64 {
+        let by = &self.over.by;
+        let tiles = div_ceil(by.columns.into(), self.division.tile_columns());
+        tiles * if by.of_samples { 1 } else { by.batches.into() }
+    }
+
+    fn partials_per_row(&self) -> u64 {
+        self.row_groups() * (self.division.threads_per_row / self.threads_per_partial)
     }
 }
 
@@ -61,7 +82,8 @@ fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
     // With two vec4s, NVIDIA's compiler keeps what an invocation holds in memory, which takes four times as long.
     let vector_vec4s = 1;
     let width_vectors = div_ceil(of.columns.into(), 4).max(1);
-    let most = most_vectors(row_vec4s(planner), vector_vec4s);
+    let vec4s = (2 * tuning.row_vec4s).min(MOST_ROW_VEC4S);
+    let most = most_vectors(vec4s, vector_vec4s);
     let widest = u64::from(tuning.channels_last_threads.max(1));
     let mut threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());
     let fewest = FEWEST_VEC4S.min(threads_per_row);
@@ -94,6 +116,11 @@ impl Walk for ColumnsInRegisters<'_> {
         planner.profile.cheap_barriers() || !has_room
     }
 
+    fn kept_records(&self) -> u64 {
+        let is_summed = self.over.planner.tensors.param_grads();
+        u64::from(is_summed) * self.over.by.parameters() * self.partials_per_row()
+    }
+
     fn bound_besides_params(&self) -> Option<usize> {
         Some(self.bound())
     }
@@ -112,6 +139,8 @@ impl Walk for ColumnsInRegisters<'_> {
             copied_params: params.copied,
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
+            summed: planner.tensors.param_grads(),
+            threads_per_partial: word(self.threads_per_partial),
             ..InRegisters::default()
         };
         let kernel = (kernel, division.workgroup_size);
@@ -128,13 +157,20 @@ impl Walk for ColumnsInRegisters<'_> {
                     },
                     row_step: of.rows.max(1),
                     misalignments: 1,
+                    row_groups: word(self.row_groups()),
+                    partials_per_row: word(self.partials_per_row()),
+                    row_partials: known.kept.first,
                     scalars: planner.problem.scalars(),
                     ..InRegistersUniforms::default()
                 };
-                (over.bindings(true, true, params, &share.window), uniforms)
+                (over.bindings(true, true, known, &share.window), uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
         }
+        let is_summed = planner.tensors.param_grads();
+        let rows = word(of.parameters());
+        let sums = || Partials::side_by_side(known.kept, rows, self.partials_per_row());
+        reduced.parameters = is_summed.then(sums);
         Ok(reduced)
     }
 }

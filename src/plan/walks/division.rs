@@ -105,7 +105,8 @@ impl Division {
         ColumnsWalk {
             reduced,
             applied,
-            recorded: pass == Pass::Results || !(applied || planner.body.statistics().is_empty()),
+            recorded: known.given.is_empty()
+                && (pass == Pass::Results || !(applied || planner.body.statistics().is_empty())),
             has_means: pass == Pass::Results && known.means.is_some(),
             copied_params: known.params.copied,
             threads_per_row: word(self.threads_per_row),

@@ -14,7 +14,7 @@ pub(super) mod rows;
 pub(super) mod rows_in_registers;
 pub(super) mod rows_read_twice;
 
-use super::dispatch::Dispatch;
+use super::dispatch::{Binding, Dispatch};
 use super::stages::finish::Partials;
 use super::stages::params::LoadedParams;
 use super::workspace::{Region, Workspace};
@@ -26,6 +26,9 @@ use std::ops::Range;
 pub(crate) struct Known {
     /// A record of each channel, row or column: what is known before the sums, or follows from them.
     pub stats: Region,
+    /// The statistics, and of channels the parameters, that kernels read before there are records: a reduction leaves
+    /// those for the elementwise pass.
+    pub given: Vec<Binding>,
     /// The means of a gradient's sums, where `stats` does not hold them.
     pub means: Option<Region>,
     /// The records that the walk keeps until all parts are done.
@@ -65,6 +68,12 @@ pub(crate) trait Walk {
 
     /// The number of buffers that its kernels bind besides the parameters, where they load those by their locations.
     fn bound_besides_params(&self) -> Option<usize> {
+        None
+    }
+
+    /// The number of buffers that its kernels bind besides statistics and parameters, where they can read these before
+    /// there are records.
+    fn bound_besides_given(&self) -> Option<usize> {
         None
     }
 

@@ -62,7 +62,7 @@ fn stores_statistics(planner: &Planner<'_>) -> bool {
 
 /// The most vec4s of a row that an invocation holds. For each element a gradient holds diff_dst and x̂, a forward
 /// pass only x, and so twice as many vec4s in the same registers, unless it also holds a residual.
-pub(super) fn row_vec4s(planner: &Planner<'_>) -> u32 {
+fn row_vec4s(planner: &Planner<'_>) -> u32 {
     row_vec4s_of_forward(planner, 2)
 }
 
@@ -156,6 +156,7 @@ impl Walk for RowsInRegisters<'_> {
                     partials: region.first,
                     partial_stride: word(walk.partial_stride()),
                     scalars: planner.problem.scalars(),
+                    ..InRegistersUniforms::default()
                 };
                 (bindings, uniforms)
             })

@@ -165,7 +165,7 @@ impl<'a> RowsReadTwice<'a> {
                 } else {
                     window.bind_all(&tensors.inputs).collect()
                 };
-                bindings.extend(params.bindings.clone());
+                bindings.extend(params.bindings.iter().chain(&known.given).cloned());
                 bindings.push(Binding::workspace());
                 bindings.extend(window.bind_all(written));
                 let uniforms = ColumnsWalkUniforms {
@@ -191,6 +191,20 @@ impl<'a> RowsReadTwice<'a> {
 impl Walk for RowsReadTwice<'_> {
     fn bound_besides_params(&self) -> Option<usize> {
         Some(self.planner.elementwise())
+    }
+
+    fn bound_besides_given(&self) -> Option<usize> {
+        let tensors = self.planner.tensors;
+        Some(if self.planner.problem.has_sums(tensors) {
+            let written = if self.direct {
+                tensors.results.len()
+            } else {
+                0
+            };
+            tensors.reads_to_reduce().count() + 1 + written
+        } else {
+            self.planner.elementwise()
+        })
     }
 
     fn has_means(&self) -> bool {
