@@ -1,6 +1,8 @@
 // The elementwise pass, channels first. A gradient writes diff_src, from src, diff_dst and the means of the sums that
 // finish.wgsl wrote. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m
 // and b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is bound only for an activation.
+// Where there are few partial sums, it adds them up itself (`adds_up`), and its first tiles write the gradients of
+// parameters, so that there is no finish.wgsl.
 // A forward pass writes dst, from src and the record that finish.wgsl or pack_statistics.wgsl wrote for each channel.
 //
 // A channel's elements are planes of `inner` consecutive elements. A workgroup does a tile: `tile_planes` planes, or
@@ -10,11 +12,12 @@
 //
 // Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
 // (for a gradient), residual (for a forward pass) read; workspace read, or statistics and parameters, unless they are
-// `recorded`; diff_src written, or diff_dst in place, and with a mask diff_residual; or dst written.
+// `recorded`; diff_src written, or diff_dst in place, and with a mask diff_residual, gradients of
+// parameters (`adds_up`); or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
 // n more out for a mask.
 
-#import tiles, threads, body, records, channels_first, plane_apply, channel_records
+#import tiles, threads, body, records, scalars, channels_first, plane_apply, channel_records, few_partials
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_apply(
@@ -27,6 +30,9 @@ fn channels_first_apply(
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
+
+    // The first tiles write the results of all channels.
+    if adds_up { store_results_of_channels(tile * workgroup_size + local, scalars()); }
 
     let chunk = tile % uniforms.chunks;
     let plane_tile = tile / uniforms.chunks;
@@ -44,12 +50,13 @@ fn channels_first_apply(
 fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
     let coefficients = coefficients_of(splat(record_of(channel)));
+    if adds_up { return with_sums(coefficients, sums_of_channel(channel), scalars()); }
     if !has_means { return coefficients; }
     return combine(coefficients, splat(load_workspace(uniforms.means + channel)));
 }
 
 fn outputs_of(inputs: Inputs, coefficients: Coefficients) -> Outputs {
     let element = element_of(inputs, coefficients);
-    if !has_means { return result_of_constants(element, coefficients); }
+    if !(has_means || adds_up) { return result_of_constants(element, coefficients); }
     return result(element, coefficients);
 }

@@ -14,6 +14,8 @@ constants! {
         narrow: bool,
         ends_with_vector: bool,
         has_means: bool,
+        /// It adds up the partial sums itself.
+        adds_up: bool,
         /// Records of the channels are in the workspace.
         recorded: bool,
     }
@@ -27,6 +29,8 @@ uniforms! {
         tile_planes: u32,
         tiles: PlaneTiles,
         means: u32,
+        partials: u32,
+        partial_count: u32,
         scalars: Scalars,
     }
 }
@@ -44,6 +48,12 @@ impl Describe for ChannelsFirstApply {
         let vectors = u64::from(uniforms.tiles.chunk)
             .div_ceil(vector)
             .div_ceil(threads_per_plane);
-        planes * (1 + vectors * of_a_vector(self.vector_vec4s, self.narrow))
+        let partials = u64::from(self.adds_up) * u64::from(uniforms.partial_count);
+        let of_a_plane = 1 + 2 * partials + vectors * of_a_vector(self.vector_vec4s, self.narrow);
+        partials + planes * of_a_plane
+    }
+
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        u64::from(self.adds_up) * u64::from(uniforms.partial_count)
     }
 }

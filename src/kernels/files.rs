@@ -50,6 +50,7 @@ parts! {
     "columns_of_channels"
     "columns_of_rows"
     "copied_params"
+    "few_partials"
     "grouped_channels"
     "inverse_deviation"
     "mixed_channels"

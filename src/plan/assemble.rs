@@ -125,6 +125,7 @@ impl Assembly<'_, '_> {
             means: has_means.then(|| self.reserve(longest)).transpose()?,
             kept: self.reserve(walk.kept_records())?,
             params: params.unwrap_or_default(),
+            few_sums: None,
             part: 0..0,
         };
         let before = *self.workspace;
@@ -204,6 +205,9 @@ impl Assembly<'_, '_> {
                 let has_none = problem.has_halves();
                 let partials = reduced.statistics.take();
                 if let Some(partials) = partials.or_else(|| has_none.then(none)) {
+                    if walk.adds_up(&partials) {
+                        known.few_sums = Some((partials.region, partials.count));
+                    }
                     return self.finish_statistics(partials, known);
                 }
             }
@@ -222,6 +226,14 @@ impl Assembly<'_, '_> {
                 // After a reduction there are records.
                 if problem.has_sums(planner.tensors) {
                     known.given = vec![];
+                }
+                if known.few_sums.is_some() {
+                    self.add(Phases::WHOLE, walk.apply(known)?);
+                    known.few_sums = None;
+                    if self.phases.meets(Phases::APPLY) {
+                        self.add(Phases::APPLY, walk.apply(known)?);
+                    }
+                    return Ok(());
                 }
                 let whole = if in_one_pass {
                     Phases::APPLY
@@ -280,11 +292,18 @@ impl Assembly<'_, '_> {
             },
             ..Derived::of_statistics(planner.problem, &planner.tensors.of_statistics(&known.part))
         };
-        self.finish_halves(&partials, &derived, &known.part)
+        // The elementwise pass of the whole may add them up itself.
+        let phases = if known.few_sums.is_some() {
+            Phases::REDUCE.with(Phases::APPLY)
+        } else {
+            Phases::ALL
+        };
+        self.finish_halves(phases, &partials, &derived, &known.part)
     }
 
     fn finish_halves(
         &mut self,
+        wanted: Phases,
         partials: &Partials,
         derived: &Derived,
         part: &Range<u64>,
@@ -298,7 +317,11 @@ impl Assembly<'_, '_> {
             (Phases::REDUCE, Route::ToSums),
             (Phases::APPLY, Route::FromSums),
         ] {
-            if phases.meets(self.phases) && (is_wanted || route == Route::ToSums) {
+            if wanted
+                .and(self.phases)
+                .is_some_and(|wanted| wanted.meets(phases))
+                && (is_wanted || route == Route::ToSums)
+            {
                 let finish = planner.finish(partials, derived, route)?;
                 self.add(phases, bound_from(part, planner.tensors, finish));
             }
@@ -335,7 +358,8 @@ impl Assembly<'_, '_> {
             if none.channels == 0 {
                 return Ok(());
             }
-            return self.finish_halves(&none, &Derived::of_statistics(problem, tensors), &(0..0));
+            let derived = Derived::of_statistics(problem, tensors);
+            return self.finish_halves(Phases::ALL, &none, &derived, &(0..0));
         }
         let results = tensors.results.iter().map(|result| result.elements);
         self.finish_parameters(Partials::none(word(results.max().unwrap_or(0)), region))

@@ -69,6 +69,12 @@ impl Partials {
         self.count == 1 && self.channel_stride == 1 && !self.paired && self.mixed.is_none()
     }
 
+    /// Whether each split has a record of each channel, side by side.
+    pub fn is_plain(&self) -> bool {
+        let of_channels = self.partial_stride == u64::from(self.channels);
+        self.channel_stride == 1 && of_channels && !self.paired && self.mixed.is_none()
+    }
+
     /// No partial sums: every sum is 0. `region` may be any region of the workspace.
     pub fn none(channels: u32, region: Region) -> Self {
         Self::plain(region, channels, 0, 0)

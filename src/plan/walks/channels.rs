@@ -58,16 +58,19 @@ impl Channels<'_> {
     pub fn applied(&self, known: &Known, window: &Window) -> Vec<Binding> {
         let (problem, tensors) = (self.planner.problem, self.planner.tensors);
         // A gradient that treats statistics as constants reads src only for the activation.
-        let by_constants = problem.body.is_gradient() && known.means.is_none();
+        let has_sums = known.means.is_some() || known.few_sums.is_some();
+        let by_constants = problem.body.is_gradient() && !has_sums;
         let skips_src = by_constants && !problem.epilogue.is_recomputed();
         let inputs = tensors.inputs.iter();
         let read = inputs.filter(|one| one.tensor != Tensor::Src || !skips_src);
         let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.mask)).collect();
         bindings.extend(known.given.iter().cloned());
-        if known.given.is_empty() || known.means.is_some() {
+        if known.given.is_empty() || has_sums {
             bindings.push(Binding::workspace());
         }
         bindings.extend(window.bind_all(&tensors.outputs));
+        let results = tensors.results.iter().filter(|_| known.few_sums.is_some());
+        bindings.extend(results.map(Binding::whole));
         bindings
     }
 

@@ -10,11 +10,16 @@ use crate::plan::axes::{Grid, Layout};
 use crate::plan::dispatch::Dispatch;
 use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
 use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
+
+/// The most partial sums of a channel that the elementwise pass adds up itself, and of all its tiles.
+const MOST_ADDED: u64 = 16;
+const MOST_ADDED_OF_TILES: u64 = 1 << 16;
 
 /// How a grid's planes lie in vectors.
 pub(crate) struct PlaneAlignment {
@@ -147,6 +152,24 @@ impl<'a> Planes<'a> {
 }
 
 impl Planes<'_> {
+    /// The tiles of the elementwise pass, and the alignment to its vectors.
+    fn applied(&self) -> (Tiles, PlaneAlignment) {
+        let (planner, grid) = (&self.over.planner, &self.over.layout.grid);
+        let (profile, workgroup_size) = (planner.profile, u64::from(self.workgroup_size));
+        let inner = u64::from(grid.inner).max(1);
+        // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
+        let target = u64::from(profile.tuning.tile)
+            .min(profile.most_between_cuts(grid.elements()))
+            .min(8192 * workgroup_size)
+            .max(64);
+        let tile_planes = (target / inner).clamp(1, 4096 * workgroup_size);
+        let tiles = Tiles::new(tile_planes, inner, div_ceil(inner, target));
+        (
+            tiles,
+            PlaneAlignment::of(grid, planner.vector_of_planes(grid)),
+        )
+    }
+
     /// Splits of a channel's reduction: enough to keep the adapter busy, no split too small, no more partial
     /// sums than there is room for, no tile larger than a window may be, and no invocation adding too many numbers in a
     /// row. And the invocations that share a plane's chunk.
@@ -223,6 +246,25 @@ impl Walk for Planes<'_> {
         self.over.bound_besides_given(self.one_pass)
     }
 
+    /// Where that takes less time than a dispatch: some 15 ns for each partial sum of a tile, and more for a tile
+    /// whose vectors belong to two planes, with a thousand tiles side by side.
+    fn adds_up(&self, partials: &Partials) -> bool {
+        let (problem, tensors) = (self.over.planner.problem, self.over.planner.tensors);
+        let (profile, grid) = (self.over.planner.profile, &self.over.layout.grid);
+        let (tiles, alignment) = self.applied();
+        let of_a_tile = partials.count * if alignment.vector_aligned { 1 } else { 2 };
+        let count = div_ceil(grid.planes(), tiles.planes) * tiles.chunks;
+        let read = tensors.inputs.iter().chain(&tensors.mask);
+        let bound = read.chain(&tensors.outputs).chain(&tensors.results).count() + 1;
+        let fits = profile.binds(bound) && profile.window_holds(tensors.src.padded_bytes());
+        let is_plain = partials.is_plain() && self.over.layout.general.is_none();
+        let takes_means = problem.family == Family::Channels && problem.has_means();
+        let is_few = partials.count <= MOST_ADDED && of_a_tile * count <= MOST_ADDED_OF_TILES;
+        // Four channels' results are an invocation's.
+        let fits = fits && 4 * count * u64::from(self.workgroup_size) >= u64::from(grid.channels);
+        takes_means && !problem.epilogue.gated && is_plain && fits && is_few
+    }
+
     fn writes_in_one_pass(&self) -> bool {
         self.one_pass
     }
@@ -290,15 +332,8 @@ impl Walk for Planes<'_> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let (profile, grid, workgroup_size) = (planner.profile, &layout.grid, self.workgroup_size);
         let inner = u64::from(grid.inner).max(1);
-        let alignment = PlaneAlignment::of(grid, planner.vector_of_planes(grid));
+        let (tiles, alignment) = self.applied();
         let vector_vec4s = alignment.vector_vec4s;
-        // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane shorter than that.
-        let target = u64::from(profile.tuning.tile)
-            .min(profile.most_between_cuts(grid.elements()))
-            .min(8192 * u64::from(workgroup_size))
-            .max(64);
-        let tile_planes = (target / inner).clamp(1, 4096 * u64::from(workgroup_size));
-        let tiles = Tiles::new(tile_planes, inner, div_ceil(inner, target));
         let threads_per_plane =
             profile.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         let planes = grid.planes();
@@ -310,9 +345,11 @@ impl Walk for Planes<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             ends_with_vector: alignment.ends_with_vector,
-            has_means: known.means.is_some(),
+            has_means: known.means.is_some() && known.few_sums.is_none(),
+            adds_up: known.few_sums.is_some(),
             recorded: known.given.is_empty(),
         };
+        let (partials, count) = known.few_sums.unwrap_or((known.stats, 0));
         let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;
         planner.over(&windows, (kernel, workgroup_size), |window, range| {
             let uniforms = ChannelsFirstApplyUniforms {
@@ -320,6 +357,8 @@ impl Walk for Planes<'_> {
                 tile_planes: word(tiles.planes),
                 tiles: tiles.uniforms(planner, layout, threads_per_plane, range, known.stats),
                 means: known.means.map_or(0, |region| region.first),
+                partials: partials.first,
+                partial_count: word(count),
                 scalars: planner.problem.scalars(),
             };
             (self.over.applied(known, window), uniforms)

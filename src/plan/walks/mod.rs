@@ -31,6 +31,8 @@ pub(crate) struct Known {
     pub given: Vec<Binding>,
     /// The means of a gradient's sums, where `stats` does not hold them.
     pub means: Option<Region>,
+    /// Partial sums that the elementwise pass adds up itself, and their number.
+    pub few_sums: Option<(Region, u64)>,
     /// The records that the walk keeps until all parts are done.
     pub kept: Region,
     /// Where kernels load parameters; others find them in `stats`, or bind all.
@@ -85,6 +87,11 @@ pub(crate) trait Walk {
     /// Whether a gradient's sums are added up before the elementwise pass.
     fn has_means(&self) -> bool {
         true
+    }
+
+    /// Whether its elementwise pass adds so few partial sums up itself, and writes the results.
+    fn adds_up(&self, _partials: &Partials) -> bool {
+        false
     }
 
     /// Whether its reduction can write diff_src, too, which needs no sums.
