@@ -56,8 +56,8 @@ fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
     return known;
 }
 
-// Derives the records of channels that share statistics with others, from their own sums and those of their groups.
-fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
+// Derives the records of channels that share statistics with others, from the sums of their groups.
+fn derived_of_group(coefficients: Coefficients, group: Accumulator, scalars: Scalars) -> Words {
     return Words();
 }
 

@@ -74,11 +74,11 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 // Derives the records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     let given = with_params(statistics_of(vec4_index, scalars.epsilon), load_params(vec4_index));
-    return derived_of_group(given, sums, sums, scalars);
+    return derived_of_group(given, sums, scalars);
 }
 
 // Derives the records of channels that share statistics with others.
-fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
+fn derived_of_group(coefficients: Coefficients, group: Accumulator, scalars: Scalars) -> Words {
     let all = with_sums(coefficients, group, scalars);
     let params = all.params;
     return Words(all.shift, all.base * params.gamma + params.beta, all.r * params.gamma, params.gate);

@@ -54,12 +54,11 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 // of rows and of columns with parameters of rows, whose gamma is still 1 here.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
     var known = coefficients;
-    if of_groups {
-        known.a = means.z;
-        known.b = means.w;
-    } else {
-        known.a = coefficients.params.gamma * means.x;
-        known.b = coefficients.params.gamma * means.y;
+    known.a = means.x;
+    known.b = means.y;
+    if !of_groups {
+        known.a *= coefficients.params.gamma;
+        known.b *= coefficients.params.gamma;
     }
     return known;
 }
@@ -109,7 +108,6 @@ fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
 
 // Adds what follows from the channel's sums, or from its group's, to the coefficients.
 fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
-    if of_groups { return combine(coefficients, derived_of_group(coefficients, sums, sums, scalars)); }
     return combine(coefficients, derived(0u, sums, scalars));
 }
 
@@ -118,11 +116,8 @@ fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     return Words(sum_d(sums) * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
-// Derives the records of channels that share statistics with others: a channel's own sums, then the means of its
-// group's.
-fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
-    let means = derived(0u, group, scalars);
-    return Words(sum_d(own), own.d_xhat, means.x, means.y);
+fn derived_of_group(coefficients: Coefficients, group: Accumulator, scalars: Scalars) -> Words {
+    return derived(0u, group, scalars);
 }
 
 // Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma +

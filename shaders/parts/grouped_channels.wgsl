@@ -10,7 +10,11 @@ fn statistic_of(channel: u32) -> u32 {
     return channel / uniforms.group_channels;
 }
 
-// Channel k of those that share a statistic.
+// Channel k of those that share a statistic, or a parameter.
 fn channel_of_statistic(statistic: u32, k: u32) -> u32 {
     return statistic * uniforms.group_channels + k;
+}
+
+fn channel_of_parameter(parameter: u32, k: u32) -> u32 {
+    return k * uniforms.parameters + parameter;
 }

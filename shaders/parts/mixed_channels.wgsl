@@ -11,7 +11,11 @@ fn statistic_of(channel: u32) -> u32 {
     return kept_index(uniforms.statistics_axes, channel);
 }
 
-// Channel k of those that share a statistic.
+// Channel k of those that share a statistic, or a parameter.
 fn channel_of_statistic(statistic: u32, k: u32) -> u32 {
     return join_axes(uniforms.statistics_axes, statistic, k);
+}
+
+fn channel_of_parameter(parameter: u32, k: u32) -> u32 {
+    return join_axes(uniforms.parameter_axes, parameter, k);
 }

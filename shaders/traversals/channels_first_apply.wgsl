@@ -12,12 +12,13 @@
 //
 // Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
 // (for a gradient), residual (for a forward pass) read; workspace read, or statistics and parameters, unless they are
-// `recorded`; diff_src written, or diff_dst in place, and with a mask diff_residual, gradients of
+// `recorded`, or parameters, if records are `of_statistics`; diff_src written, or diff_dst in place, and with a mask diff_residual, gradients of
 // parameters (`adds_up`); or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
 // n more out for a mask.
 
 #import tiles, threads, body, records, scalars, channels_first, plane_apply, channel_records, few_partials
+#import grouped_channels, one_channel
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_apply(
@@ -49,7 +50,15 @@ fn channels_first_apply(
 // The coefficients of the plane's channel. Past the last plane nothing is written, so any will do.
 fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
-    let coefficients = coefficients_of(splat(record_of(channel)));
+    var coefficients = Coefficients();
+    if of_statistics {
+        // The record is that of the group: the channel has the parameters.
+        let known = coefficients_of(splat(load_workspace(uniforms.stats + statistic_of(channel))));
+        let own = with_params(known, params_of(parameter_of(channel)));
+        coefficients = coefficients_of(splat(record_of_coefficients(own, 0u)));
+    } else {
+        coefficients = coefficients_of(splat(record_of(channel)));
+    }
     if adds_up { return with_sums(coefficients, sums_of_channel(channel), scalars()); }
     if !has_means { return coefficients; }
     return combine(coefficients, splat(load_workspace(uniforms.means + channel)));

@@ -18,6 +18,8 @@ constants! {
         adds_up: bool,
         /// Records of the channels are in the workspace.
         recorded: bool,
+        /// Records of what shares statistics are.
+        of_statistics: bool,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::describe::{constants, uniforms};
 use super::files::{File, file};
-use super::shared_uniforms::{AxisSizes, Scalars};
+use super::shared_uniforms::{AxisSizes, Scalars, SplitPartials};
 use super::{Body, Describe, Kernel, sum_of};
 
 constants! {
@@ -30,24 +30,16 @@ constants! {
 uniforms! {
     struct FinishUniforms {
         channels: u32,
-        channel_stride: u32,
+        partials: SplitPartials,
         /// Workgroups for all channels.
         channel_tiles: u32,
-        /// Partial sums of a channel.
-        partial_count: u32,
-        partial_stride: u32,
         /// Partial sums that a workgroup adds up: all of them unless `to_subtotals`.
         subtotal_partials: u32,
-        /// Where partial sums are not `plain`: the outer indices in a row,
-        repeats: u32,
-        /// and the columns of a channel that are side by side in it.
-        inner: u32,
         /// The axes of `mixed` channels, and which of these the results vary along.
         axes: AxisSizes,
         result_axes: u32,
         /// Workgroups along x.
         grid_width: u32,
-        partials: u32,
         subtotals: u32,
         means: u32,
         /// The number of shards whose sums are in the buffer `sums`, and which of them is this device's.

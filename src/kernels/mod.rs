@@ -120,7 +120,8 @@ pub(crate) use pack_params::{PackParams, PackParamsUniforms};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use params::bit;
 pub(crate) use shared_uniforms::{
-    BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, Scalars, Sharing, TileRange,
+    BatchTiles, ColumnChannels, GeneralSizes, GroupSizes, PlaneTiles, Scalars, Sharing,
+    SplitPartials, TileRange,
 };
 pub(crate) use source::{
     F16_PROBE, MASK_UNIT, ROWS_AT_ONCE, SUBGROUP_SIZE, SUBGROUPS, Variant, f16_probe,

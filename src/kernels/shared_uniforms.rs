@@ -139,6 +139,20 @@ impl GroupSizes {
 }
 
 uniforms! {
+    /// Partial sums of channels, as a reduction left them.
+    struct SplitPartials {
+        channel_stride: u32,
+        partial_count: u32,
+        partial_stride: u32,
+        /// Outer indices and columns of a channel in a split.
+        repeats: u32,
+        inner: u32,
+        /// Where they begin in the workspace.
+        partials: u32,
+    }
+}
+
+uniforms! {
     /// Tiles of planes.
     struct PlaneTiles {
         channels: u32,

@@ -126,6 +126,7 @@ impl Assembly<'_, '_> {
             kept: self.reserve(walk.kept_records())?,
             params: params.unwrap_or_default(),
             few_sums: None,
+            of_statistics: false,
             part: 0..0,
         };
         let before = *self.workspace;
@@ -159,14 +160,18 @@ impl Assembly<'_, '_> {
             None => (&tensors.params[..], 0),
         };
         let given = || tensors.statistics.iter().chain(params);
-        let bound = walk.bound_besides_given();
-        let fits =
-            bound.is_some_and(|bound| self.planner.profile.binds(bound + others + given().count()));
+        let fits = self.binds_given(walk, others + given().count());
         if fits && walk.parts().len() <= 1 && !tensors.statistics.is_empty() {
             given().map(Binding::whole).collect()
         } else {
             vec![]
         }
+    }
+
+    /// Whether a walk's kernels can bind so many statistics and parameters.
+    fn binds_given(&self, walk: &dyn Walk, given: usize) -> bool {
+        let bound = walk.bound_besides_given();
+        bound.is_some_and(|bound| self.planner.profile.binds(bound + given))
     }
 
     fn reserve(&mut self, records: u64) -> Result<Region, Unfit> {
@@ -192,6 +197,8 @@ impl Assembly<'_, '_> {
             Stage::Reduce | Stage::Whole => {
                 *reduced = walk.reduce(known, self.workspace)?;
                 let dispatches = std::mem::take(&mut reduced.dispatches);
+                // After a reduction there are records.
+                known.given.clear();
                 if in_one_pass {
                     let both = dispatches.iter().map(|one| writing(planner.tensors, one));
                     self.add(Phases::WHOLE, both.collect());
@@ -211,6 +218,10 @@ impl Assembly<'_, '_> {
                     return self.finish_statistics(partials, known);
                 }
             }
+            Stage::Spread if self.binds_given(walk, planner.tensors.params.len()) => {
+                known.given = planner.tensors.params.iter().map(Binding::whole).collect();
+                known.of_statistics = true;
+            }
             Stage::Spread => {
                 let of_groups = known.stats;
                 known.stats = self.reserve(problem.groups.channels_of_all().into())?;
@@ -223,10 +234,6 @@ impl Assembly<'_, '_> {
                 }
             }
             Stage::Apply => {
-                // After a reduction there are records.
-                if problem.has_sums(planner.tensors) {
-                    known.given = vec![];
-                }
                 if known.few_sums.is_some() {
                     self.add(Phases::WHOLE, walk.apply(known)?);
                     known.few_sums = None;
@@ -365,19 +372,37 @@ impl Assembly<'_, '_> {
         self.finish_parameters(Partials::none(word(results.max().unwrap_or(0)), region))
     }
 
-    /// Combines the sums of a group's channels, in their place.
+    /// Combines the sums of a group's channels: from their partial sums, together with the results, or in the place of
+    /// the sums.
     fn combine(&mut self, partials: Partials, known: &mut Known) -> Result<(), Unfit> {
-        let planner = self.planner;
-        let (dispatches, sums) = planner.sums_of_channels(partials, self.workspace)?;
-        self.add(Phases::WHOLE, dispatches);
-        // Before the sums are overwritten.
-        self.finish_parameters(sums_of_all_samples(planner.problem, sums))?;
-        let combine = planner.combine_groups(&planner.problem.groups, known.stats, sums)?;
-        self.add(Phases::WHOLE, vec![combine]);
-        if planner.body.statistics().is_empty() {
-            known.stats = sums;
+        let (planner, problem) = (self.planner, self.planner.problem);
+        let before = *self.workspace;
+        let channels = u64::from(problem.groups.channels_of_all());
+        let combined = self.reserve(channels)?;
+        let has_room = channels <= planner.few_records()
+            && self.workspace.bytes() <= planner.profile.max_binding;
+        let fits = self.running.is_none() && has_room;
+        let results = Derived::of_results(problem, planner.tensors).all_operands();
+        let at_once = planner.combine_groups(known.stats, &partials, combined, &results)?;
+        let combined = if let Some(combine) = at_once.filter(|_| fits) {
+            self.add(Phases::WHOLE, vec![combine]);
+            combined
         } else {
-            known.means = Some(sums);
+            *self.workspace = before;
+            let (dispatches, sums) = planner.sums_of_channels(partials, self.workspace)?;
+            self.add(Phases::WHOLE, dispatches);
+            // Before the sums are overwritten.
+            self.finish_parameters(sums_of_all_samples(problem, sums))?;
+            let sums_of_channels = Partials::plain(sums, problem.groups.channels_of_all(), 1, 0);
+            let combine = planner.combine_groups(known.stats, &sums_of_channels, sums, &[])?;
+            let combine = combine.ok_or_else(|| planner.too_many_channels())?;
+            self.add(Phases::WHOLE, vec![combine]);
+            sums
+        };
+        if planner.body.statistics().is_empty() {
+            known.stats = combined;
+        } else {
+            known.means = Some(combined);
         }
         Ok(())
     }

@@ -37,6 +37,17 @@ impl Derived {
         }
     }
 
+    /// All operands, as one dispatch binds them.
+    pub fn all_operands(&self) -> Vec<Requirement> {
+        let mut operands = Vec::with_capacity(8);
+        for operand in self.operands.iter().flatten() {
+            if !operands.contains(operand) {
+                operands.push(*operand);
+            }
+        }
+        operands
+    }
+
     /// What follows from the sums of what shares statistics.
     pub fn of_statistics(problem: &Problem, tensors: &Tensors) -> Self {
         match (problem.family, problem.body.is_gradient()) {

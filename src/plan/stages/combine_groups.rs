@@ -3,8 +3,8 @@
 use super::finish::Partials;
 use crate::error::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, TIER};
-use crate::plan::axes::{Groups, MixedAxes};
-use crate::plan::dispatch::{Binding, Dispatch};
+use crate::plan::axes::MixedAxes;
+use crate::plan::dispatch::{Binding, Dispatch, Requirement};
 use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
 use crate::plan::problem::Problem;
@@ -50,40 +50,80 @@ impl Planner<'_> {
         Ok((dispatches, sums))
     }
 
-    /// Combines them to the records that the elementwise pass needs, in the place of `sums`. `stats` are the records
-    /// that are known before the sums.
+    /// Combines sums of channels, or their partial sums, to the records that the elementwise pass needs, and writes
+    /// `results`, which come with the parameters that are read for them. `stats` are the records that are known before
+    /// the sums. None if a workgroup cannot add up that many, or bind all that it writes.
     pub fn combine_groups(
         &self,
-        groups: &Groups,
         stats: Region,
-        sums: Region,
-    ) -> Result<Dispatch, Unfit> {
-        let channels = u64::from(groups.group_channels);
+        partials: &Partials,
+        combined: Region,
+        results: &[Requirement],
+    ) -> Result<Option<Dispatch>, Unfit> {
+        let groups = &self.problem.groups;
+        let is_gradient = self.body.is_gradient();
+        let of_parameters = is_gradient && !results.is_empty();
+        let with_a_parameter = if of_parameters {
+            self.problem.axes.lines()
+        } else {
+            1
+        };
+        let added = partials.count * with_a_parameter.max(groups.group_channels.into());
         // Larger workgroups than elsewhere for very many channels.
-        let fewest = word(div_ceil(channels, MOST_CHANNELS)).next_power_of_two();
+        let fewest = word(div_ceil(added, MOST_CHANNELS))
+            .min(1 << 16)
+            .next_power_of_two();
         let most = self.workgroup(self.profile.tuning.workgroup.max(fewest));
         // They are shared like partial sums.
-        let (threads, workgroup_size) = self.share_sums(most, channels, TIER);
-        let limit = "channels whose sums a workgroup adds up";
-        let available = u64::from(threads) * MOST_CHANNELS;
-        Error::check_limit("a group", limit, channels, available)?;
-        let vec4s = div_ceil(u64::from(groups.count), 4);
-        let tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
-        let workgroups = self.profile.workgroups(tiles)?;
-        let mut bindings = Vec::new();
-        if self.body.statistics().is_empty() {
-            bindings.extend(self.tensors.params.iter().map(Binding::whole));
+        let (threads, workgroup_size) = self.share_sums(most, added, TIER);
+        let params = self.tensors.params.iter().filter(|_| !is_gradient);
+        let bindings = params.map(Binding::whole);
+        let bindings = bindings.chain([Binding::workspace()]);
+        let bindings: Vec<_> = bindings.chain(results.iter().map(Binding::whole)).collect();
+        if added > u64::from(threads) * MOST_CHANNELS || !self.profile.binds(bindings.len()) {
+            return Ok(None);
         }
-        bindings.push(Binding::workspace());
-        let mixed = groups.mixed.is_some();
-        let kernel = CombineGroups { threads, mixed };
+        let tiles = |results: u32| {
+            let vec4s = div_ceil(results.into(), 4);
+            div_ceil(vec4s, u64::from(workgroup_size / threads))
+        };
+        let group_tiles = tiles(groups.count);
+        let parameter_tiles = u64::from(of_parameters) * tiles(groups.channels);
+        let workgroups = self.profile.workgroups(group_tiles + parameter_tiles)?;
+        let kernel = CombineGroups {
+            threads,
+            plain: partials.one_in_a_split(),
+            of_parameters,
+            mixed: groups.mixed.is_some(),
+        };
         let uniforms = CombineGroupsUniforms {
             groups: groups.sizes(),
             grid_width: workgroups[0],
+            group_tiles: word(group_tiles),
+            channels: groups.channels_of_all(),
+            partials: partials.of_splits(),
             stats: stats.first,
-            sums: sums.first,
+            combined: combined.first,
             scalars: self.problem.scalars(),
         };
-        Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
+        Ok(Some(self.dispatch(
+            kernel,
+            workgroup_size,
+            bindings,
+            &uniforms,
+            workgroups,
+        )))
+    }
+
+    /// The error of groups of more channels than a workgroup adds up.
+    pub fn too_many_channels(&self) -> Unfit {
+        let available = u64::from(self.workgroup(u32::MAX)) * MOST_CHANNELS;
+        let limit = "channels whose sums a workgroup adds up";
+        Unfit::from(Error::Limit {
+            what: "a group".to_owned(),
+            limit,
+            needed: self.problem.groups.group_channels.into(),
+            available,
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The dispatches that add up partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
-use crate::kernels::{Finish, FinishUniforms};
+use crate::kernels::{Finish, FinishUniforms, SplitPartials};
 use crate::plan::axes::MixedAxes;
 use crate::plan::derived::Derived;
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
@@ -80,12 +80,29 @@ impl Partials {
         Self::plain(region, channels, 0, 0)
     }
 
+    /// Whether a split has one partial sum of each channel.
+    pub fn one_in_a_split(&self) -> bool {
+        self.repeats * u64::from(self.inner) == 1
+    }
+
+    /// The uniforms by which kernels find them.
+    pub fn of_splits(&self) -> SplitPartials {
+        SplitPartials {
+            channel_stride: word(self.channel_stride),
+            partial_count: word(self.count),
+            partial_stride: word(self.partial_stride),
+            repeats: word(self.repeats),
+            inner: self.inner,
+            partials: self.region.first,
+        }
+    }
+
     /// The kernel that adds them up, without its threads and what becomes of the sums.
     fn kernel(&self) -> Finish {
         Finish {
             threads: 1,
             mixed: self.mixed.is_some(),
-            plain: self.repeats * u64::from(self.inner) == 1,
+            plain: self.one_in_a_split(),
             paired: self.paired,
             ..Finish::default()
         }
@@ -96,17 +113,12 @@ impl Partials {
         let (mixed, result_axes) = self.mixed.unwrap_or_default();
         FinishUniforms {
             channels: self.channels,
-            channel_stride: word(self.channel_stride),
+            partials: self.of_splits(),
             channel_tiles: 1,
-            partial_count: word(self.count),
-            partial_stride: word(self.partial_stride),
             subtotal_partials: word(self.count),
-            repeats: word(self.repeats),
-            inner: self.inner,
             axes: mixed.sizes.into(),
             result_axes,
             grid_width: 1,
-            partials: self.region.first,
             subtotals: 0,
             means: 0,
             shards: derived.shards.count,
@@ -196,12 +208,7 @@ impl Planner<'_> {
         derived: &Derived,
         route: Route,
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let mut operands = Vec::with_capacity(8);
-        for operand in derived.operands.iter().flatten() {
-            if !operands.contains(operand) {
-                operands.push(*operand);
-            }
-        }
+        let operands = derived.all_operands();
         let scratch = if route == Route::Whole { 1 } else { 2 };
         let at_once = route == Route::ToSums || self.profile.binds(operands.len() + scratch);
         let lines = if at_once {
@@ -266,7 +273,7 @@ impl Planner<'_> {
         let (threads, workgroup_size) = self.share_sums(most, of_each, MOST_PARTIALS);
         let vec4s = div_ceil(uniforms.channels.into(), 4);
         let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
-        let subtotals = div_ceil(uniforms.partial_count.into(), of_each).max(1);
+        let subtotals = div_ceil(uniforms.partials.partial_count.into(), of_each).max(1);
         let workgroups = self.profile.workgroups(channel_tiles * subtotals)?;
         let kernel = Finish { threads, ..kernel };
         let uniforms = FinishUniforms {

@@ -65,7 +65,7 @@ impl Channels<'_> {
         let read = inputs.filter(|one| one.tensor != Tensor::Src || !skips_src);
         let mut bindings: Vec<_> = window.bind_all(read.chain(&tensors.mask)).collect();
         bindings.extend(known.given.iter().cloned());
-        if known.given.is_empty() || has_sums {
+        if known.given.is_empty() || known.of_statistics || has_sums {
             bindings.push(Binding::workspace());
         }
         bindings.extend(window.bind_all(&tensors.outputs));

@@ -262,7 +262,7 @@ impl Walk for Planes<'_> {
         let is_few = partials.count <= MOST_ADDED && of_a_tile * count <= MOST_ADDED_OF_TILES;
         // Four channels' results are an invocation's.
         let fits = fits && 4 * count * u64::from(self.workgroup_size) >= u64::from(grid.channels);
-        takes_means && !problem.epilogue.gated && is_plain && fits && is_few
+        takes_means && !problem.epilogue.gated && is_plain && !alignment.narrow && fits && is_few
     }
 
     fn writes_in_one_pass(&self) -> bool {
@@ -348,6 +348,7 @@ impl Walk for Planes<'_> {
             has_means: known.means.is_some() && known.few_sums.is_none(),
             adds_up: known.few_sums.is_some(),
             recorded: known.given.is_empty(),
+            of_statistics: known.of_statistics,
         };
         let (partials, count) = known.few_sums.unwrap_or((known.stats, 0));
         let windows = planner.windows(0..units, 1, |unit| tiles.start(unit, planes, inner))?;

@@ -337,7 +337,8 @@ impl ChannelsLast<'_> {
             ends_with_vector: columns.ends_with_vector,
             aligned: columns.aligned,
             shares_words: planner.shares_words(columns.columns),
-            columns_are_channels: columns.are_channels(),
+            columns_are_channels: columns.are_channels()
+                && planner.problem.family == Family::Channels,
             by_channel: reduced && split.by_channel,
             paired_columns: reduced && split.paired,
             ..division.columns_walk(planner, (pass, known), (tile_rows, loads))

@@ -11,6 +11,7 @@ use crate::plan::workspace::Workspace;
 pub(crate) struct GroupsAsRows<'a> {
     rows: Planes<'a>,
     channels: Planes<'a>,
+    planner: Planner<'a>,
 }
 
 impl<'a> GroupsAsRows<'a> {
@@ -24,11 +25,18 @@ impl<'a> GroupsAsRows<'a> {
         Ok(Self {
             rows: Planes::over_rows(planner),
             channels: Planes::new(planner),
+            planner,
         })
     }
 }
 
 impl Walk for GroupsAsRows<'_> {
+    /// The elementwise pass can add parameters to the records of groups.
+    fn bound_besides_given(&self) -> Option<usize> {
+        let fits = self.channels.bound_besides_given();
+        fits.map(|_| self.planner.elementwise())
+    }
+
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         self.rows.reduce(known, workspace)
     }

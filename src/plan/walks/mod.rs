@@ -29,6 +29,8 @@ pub(crate) struct Known {
     /// The statistics, and of channels the parameters, that kernels read before there are records: a reduction leaves
     /// those for the elementwise pass.
     pub given: Vec<Binding>,
+    /// Whether `stats` are records of what shares statistics, to which kernels add a channel's parameters.
+    pub of_statistics: bool,
     /// The means of a gradient's sums, where `stats` does not hold them.
     pub means: Option<Region>,
     /// Partial sums that the elementwise pass adds up itself, and their number.
