@@ -13,7 +13,7 @@ fn held_params(batch: u32, column: u32) -> Params {
     return neutral_params();
 }
 
-fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
+fn params_in_row(held: Params, batch: u32, row: u32, column: u32) -> Params {
     return params_of_row(number_of_row(batch, row));
 }
 

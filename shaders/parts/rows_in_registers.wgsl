@@ -1,6 +1,6 @@
 // For in_registers where statistics belong to rows, and parameters to columns.
 
-#import body, batches, columns, columns_of_rows, records, team_sum, vectors
+#import body, batches, columns, columns_of_rows, copied_params, params, records, team_sum, vectors
 
 const team_invocations: u32 = workgroup_size;
 
@@ -19,11 +19,16 @@ fn tile_at(index: u32) -> Tile {
 
 // The parameters that an invocation holds for four columns of its rows.
 fn held_params(batch: u32, column: u32) -> Params {
+    if of_planes { return neutral_params(); }
     return params_of_columns(batch, column);
 }
 
-fn params_in_row(held: Params, batch: u32, row: u32) -> Params {
-    return held;
+// The parameters of four columns of a row: of planes, which consist of whole vec4s if there are several, the channel's.
+fn params_in_row(held: Params, batch: u32, row: u32, column: u32) -> Params {
+    if !(of_planes && has_params) { return held; }
+    var channel = row % (uniforms.row_channels / uniforms.group_channels) * uniforms.group_channels;
+    if uniforms.group_channels > 1u { channel += min(column, uniforms.columns - 1u) / uniforms.inner; }
+    return splat_params(given_params(channel / 4u), channel % 4u);
 }
 
 // The coefficients of a row before its sums.

@@ -11,7 +11,8 @@
 // Of rows, it then walks on, `row_step` rows further, and the sums of each column, for layer norm of diff_dst and
 // diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of an invocation
 // begin at the same position in a vec4, so that an invocation keeps to the same columns and holds their parameters:
-// `misalignments` workgroups share a tile of rows, each with its own positions.
+// `misalignments` workgroups share a tile of rows, each with its own positions. Rows may be groups of channels, whose
+// planes of `inner` elements have parameters of their own (`of_planes`).
 //
 // Of columns, a row's sums of diff_dst and diff_dst · x̂ are added up over `threads_per_partial` neighbouring invocations
 // and written as partial sums.
@@ -81,7 +82,7 @@ fn in_registers(
             for (var p = 0u; p < column_vectors; p++) {
                 var inputs = load_in_row(row_start, own_first, p);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside));
+                    let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k));
                     elements[q][p][k] = element_of(inputs[k], own);
                     let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                     let own_terms = terms(elements[q][p][k], own, inside);
@@ -100,7 +101,7 @@ fn in_registers(
                 let row_inside = min(row, rows.y - 1u);
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside));
+                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k));
                         let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
                         total = merge(total, weigh(terms(elements[q][p][k], own, inside), own));
                     }
@@ -131,7 +132,7 @@ fn in_registers(
                 for (var p = 0u; p < column_vectors; p++) {
                     var outputs = VectorOutputs();
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row));
+                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row, own_column(own_first, p) + 4u * k));
                         outputs[k] = result(elements[q][p][k], own);
                     }
                     if is_in_row(misalignment, own_column(own_first, p)) {

@@ -16,6 +16,8 @@ constants! {
         /// Statistics belong to rows, and parameters to columns; else statistics to columns of batches, and parameters
         /// to rows.
         of_rows: bool,
+        /// Rows are groups of channels, and parameters belong to planes.
+        of_planes: bool,
         /// Every row begins at a vector.
         aligned: bool,
         /// Two rows may share a word, each with one half.

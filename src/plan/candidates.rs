@@ -50,7 +50,7 @@ const fn candidate(
 }
 
 #[rustfmt::skip]
-const CANDIDATES: [Candidate; 15] = {
+const CANDIDATES: [Candidate; 16] = {
     use Algorithm as By;
     use Family::{Channels, Columns, Groups, Rows};
     [
@@ -60,6 +60,7 @@ const CANDIDATES: [Candidate; 15] = {
         candidate(Channels, By::ChannelsLast, SPLIT, |planner| made(ChannelsLast::new(folded(planner)?))),
         candidate(Channels, By::ChannelsFirst, SPLIT, |planner| made(Ok(Planes::new(folded(planner)?)))),
 
+        candidate(Groups, By::RowsInRegisters, WHOLE, |planner| made(RowsInRegisters::over_groups(planner))),
         candidate(Groups, By::FusedChannelsFirst, WHOLE, |planner| made(PlanesFused::new(folded(planner)?))),
         candidate(Groups, By::General, GROUPS, general),
         candidate(Groups, By::ChannelsLast, GROUPS, |planner| made(ChannelsLast::new(folded(planner)?))),

@@ -356,6 +356,14 @@ group_norm_{backward,forward}/5x6x27/ncx/groups_3/{f16-f16-f32,f64}/channels_fir
 group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,7x12x9/groups_3,3x4x91/groups_1}/ncx/f32/fused_channels_first/{gpu,software}
 group_norm_{backward,forward}/2x6x27/groups_2/ncx/f32/fused_channels_first/gpu
 group_norm_{backward,forward}/{5x6x12/groups_3,3x10x9/groups_5}/ncx/{f16,bf16-bf16-f32,f64}/fused_channels_first
+# Groups that are rows in registers, whose planes have parameters of their own; instances may be planes of any length.
+group_norm_forward/{3x8x40/groups_2,2x6x28/groups_3,7x12x12/groups_3,3x4x92/groups_1,5x6x4/groups_6}/ncx/{f32,f16-f32,bf16,f64}/rows_in_registers/{gpu,software,tiny}
+group_norm_forward/{3x8x40/groups_2,2x6x28/groups_3}/ncx/{f32/relu,f32/silu,f16/residual,bf16-f32/residual/no_gamma,f32/no_gamma/no_beta,f32/zero_centered_gamma,f32/max_storage_buffers=6,f32/exact,f16/pooled}/rows_in_registers/gpu
+group_norm_forward/{3x8x40/groups_2,6x32x728/groups_4}/ncx/f32/{huge_mean,equal,vast}/rows_in_registers/gpu
+group_norm_forward/40x12x200/ncx/groups_6/f32/rows_in_registers/gpu/window_unit=4096,max_workgroups=255/windows=65536
+instance_norm_forward/{3x5x27,4x8x40,2x9x5,3x7x3,2x6x1,2x3x301}/ncx/{f32,f16,bf16-f32,f64}/rows_in_registers/{gpu,software,tiny}
+instance_norm_forward/{3x5x27,4x8x40}/ncx/{relu/f32,silu/f32,residual/f16,f32/exact,bf16/pooled}/rows_in_registers/gpu
+axes_norm_forward/{5x6x28/over_2/along_0-1,4x3x6x8/over_2-3/along_1,5x6x27/over_2/along_0-1,4x8x12/over_2/along_0}/{f32,f32/uncentered,bf16-f32,f16/uncentered/gate}/rows_in_registers/{gpu,tiny}
 group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7}/nxc/f32/general/{gpu,tiny}
 group_norm_{backward,forward}/{3x52x3/groups_1/f32/gpu,3x52x3/groups_1/f32/tiny,2x36x10/groups_5/f32/software,2x24x6/groups_2/bf16}/nxc/general
 group_norm_{backward,forward}/{3x20x12/groups_4,2x9x6/groups_2,3x7x5/groups_5}/nxc/{f16-f32,bf16}/general

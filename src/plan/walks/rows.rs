@@ -157,9 +157,9 @@ impl RowWalk {
         walk
     }
 
-    /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns are worth writing,
-    /// few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and no more than
-    /// an accumulator adds. 0 if a window cannot hold even one step.
+    /// The number of rows that an invocation walks, `step` apart: enough that its sums of columns, if it takes any, are
+    /// worth writing, few enough that all workgroups have some, for cut rows no more than pages that are prefetched, and
+    /// no more than an accumulator adds. 0 if a window cannot hold even one step.
     fn walked(planner: &Planner<'_>, rows: &Rows, step: u64) -> u64 {
         let (profile, tuning) = (planner.profile, &planner.profile.tuning);
         let column_tiles = rows.column_tiles();
@@ -170,13 +170,15 @@ impl RowWalk {
         let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
         let few_sums = div_ceil(rows.elements(), sums * at_once);
         let idle = div_ceil(rows.rows, at_once * div_ceil(splits, 8));
+        let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, at_once)));
+        let few_sums = u64::from(planner.tensors.param_grads()) * few_sums;
         // Windows of a few rows would leave as many partial sums as there are elements.
         let unit = profile.most_between_cuts(rows.elements());
         let unit = unit.max(FEWEST_STEPS * of_a_step).min(profile.held_unit());
         let fitting = div_ceil(rows.elements(), MOST_SUMS * at_once);
         let pages = planner.most_apart(if column_tiles > 1 { of_a_step } else { 0 });
         busy.max(worth)
-            .max(few_sums.min(idle.max(div_ceil(FEWEST, at_once))))
+            .max(few_sums)
             .max(u64::from(tuning.row_walk))
             .min(MAX_SEQUENTIAL)
             .min(pages.max(fitting))

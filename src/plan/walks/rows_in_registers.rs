@@ -3,10 +3,11 @@
 use super::division::Division;
 use super::rows::{RowWalk, Rows};
 use super::{Known, Reduced, Walk};
-use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
+use crate::kernels::{BatchTiles, ColumnChannels, InRegisters, InRegistersUniforms};
 use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, Unfit, check};
 use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{most_vectors, threads, word};
 use crate::plan::stages::finish::Partials;
@@ -22,6 +23,27 @@ pub(crate) struct RowsInRegisters<'a> {
 }
 
 impl<'a> RowsInRegisters<'a> {
+    /// The walk over groups of channels that are each a row, whose channels have parameters of their own.
+    pub fn over_groups(mut planner: Planner<'a>) -> Result<Self, Cannot> {
+        let (problem, tensors) = (planner.problem, planner.tensors);
+        let groups = &problem.groups;
+        let grid = &groups.layout.grid;
+        let side_by_side =
+            groups.layout.general.is_none() && groups.mixed.is_none() && grid.outer == 1;
+        let whole_vec4s = grid.inner.is_multiple_of(4) || groups.group_channels == 1;
+        let forward = !problem.body.is_gradient() && tensors.mask.is_none();
+        check(
+            forward && side_by_side && whole_vec4s,
+            "it is no forward pass over groups of whole vec4s that are rows",
+        )?;
+        check(
+            planner.body.centered || stores_statistics(&planner),
+            "mean squares of 16 bits share words with those of other groups",
+        )?;
+        planner.body.of_groups = false;
+        Self::new(planner)
+    }
+
     pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let planner = planner.in_registers();
         let (problem, tensors) = (planner.problem, planner.tensors);
@@ -107,7 +129,18 @@ fn rows_of_registers(planner: &Planner<'_>) -> Rows {
     rows
 }
 
+impl RowsInRegisters<'_> {
+    fn is_over_groups(&self) -> bool {
+        self.planner.problem.family == Family::Groups
+    }
+}
+
 impl Walk for RowsInRegisters<'_> {
+    /// Groups are not on drivers for the CPU.
+    fn is_profitable(&self) -> bool {
+        !self.is_over_groups() || self.planner.profile.cheap_barriers()
+    }
+
     /// Statistics that the kernel does not write itself.
     fn kept_records(&self) -> u64 {
         let keeps = !self.planner.body.is_gradient() && !self.planner.tensors.results.is_empty();
@@ -116,7 +149,7 @@ impl Walk for RowsInRegisters<'_> {
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (planner, walk, rows) = (&self.planner, &self.walk, &self.walk.rows);
-        let tensors = planner.tensors;
+        let (tensors, groups) = (planner.tensors, &planner.problem.groups);
         let summed = tensors.param_grads();
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
         let kernel = InRegisters {
@@ -125,6 +158,7 @@ impl Walk for RowsInRegisters<'_> {
             held_rows: 1,
             vector_vec4s: word(rows.division.vector_vec4s),
             of_rows: true,
+            of_planes: self.is_over_groups(),
             aligned: rows.aligned(),
             shares_words: planner.shares_words(rows.columns),
             complete: rows.complete(),
@@ -149,6 +183,13 @@ impl Walk for RowsInRegisters<'_> {
                 let uniforms = InRegistersUniforms {
                     tiles: BatchTiles {
                         stats: known.kept.first,
+                        parameters: word(planner.problem.axes.parameters()),
+                        channels: ColumnChannels {
+                            row_channels: groups.channels,
+                            inner: groups.layout.grid.inner,
+                            group_channels: groups.group_channels,
+                            ..ColumnChannels::none()
+                        },
                         ..walk.tiles(window, range)
                     },
                     row_step: word(walk.step),
