@@ -21,12 +21,9 @@ pub enum Algorithm {
     /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; in a forward pass, statistics, then
     /// dst.
     RowsReadTwice,
-    /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), forward in one reading:
-    /// a workgroup holds columns in registers.
+    /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in one reading: a
+    /// workgroup holds columns in registers.
     ColumnsInRegisters,
-    /// The same, forward and backward, each window in one dispatch: a workgroup adds up its columns and reads them again
-    /// from a cache. Taken where there is no room for the records of all columns.
-    FusedColumns,
     /// Axes norm over an axis that is not the last one, like layer norm over channels (`NCX`), in two readings: sums of
     /// columns and rows, then diff_src; in a forward pass, statistics of columns, then dst.
     ColumnsReadTwice,
@@ -48,11 +45,10 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All algorithms, in the order in which plans try them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::RowsInRegisters,
         Self::RowsReadTwice,
         Self::ColumnsInRegisters,
-        Self::FusedColumns,
         Self::ColumnsReadTwice,
         Self::FusedChannelsFirst,
         Self::FusedChannelsLast,
@@ -67,7 +63,6 @@ impl Algorithm {
             Self::RowsInRegisters => "rows_in_registers",
             Self::RowsReadTwice => "rows_read_twice",
             Self::ColumnsInRegisters => "columns_in_registers",
-            Self::FusedColumns => "fused_columns",
             Self::ColumnsReadTwice => "columns_read_twice",
             Self::FusedChannelsFirst => "fused_channels_first",
             Self::FusedChannelsLast => "fused_channels_last",

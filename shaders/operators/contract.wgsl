@@ -61,9 +61,6 @@ fn derived_of_group(coefficients: Coefficients, group: Accumulator, scalars: Sca
     return Words();
 }
 
-// Writes the statistics of channel i of the four.
-fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {}
-
 // The result where statistics are constants, or where a channel's record holds gamma and beta.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
     return result(element, coefficients);

@@ -181,9 +181,3 @@ fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalar
     store_first_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
     store_first_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
 }
-
-fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {
-    let m2 = nan_unless_finite(sums.m2);
-    store_one_mean(index, sums.shift[i] + sums.delta[i]);
-    store_one_variance(index, m2[i] / max(sums.count[i], 1.0));
-}

@@ -103,10 +103,6 @@ fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalar
     store_first_statistics(vec4_index, with_sums(Coefficients(), sums, scalars), count);
 }
 
-fn store_one_result(index: u32, sums: Accumulator, i: u32, scalars: Scalars) {
-    store_row(index, with_sums(Coefficients(), sums, scalars), i);
-}
-
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
     let shifted = x_hat(element, coefficients) * coefficients.params.gamma + coefficients.params.beta;
     return Outputs(activation(after_params(shifted, element, coefficients)), element.x);

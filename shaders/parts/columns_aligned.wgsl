@@ -1,7 +1,7 @@
 // The functions of the column kernels for rows that begin at vectors. `start` is a row's first vector, relative to the
 // window.
 
-#import body, columns, records, vectors
+#import body, columns, vectors
 
 // The same column as own_column's; past the end, that of the last vector that there is.
 fn column_of(first: u32, p: u32) -> u32 {
@@ -28,11 +28,7 @@ fn statistics_at(batch: u32, column: u32) -> Coefficients {
     return statistics_of((batch * uniforms.columns + column) / 4u, uniforms.epsilon);
 }
 
-// Writes the statistics of four columns: those that follow from sums, or from a column in registers.
-fn store_results_at(batch: u32, column: u32, sums: Accumulator, scalars: Scalars) {
-    store_results((batch * uniforms.columns + column) / 4u, sums, 4u, scalars);
-}
-
+// Writes the statistics of four columns in registers.
 fn store_statistics_at(batch: u32, column: u32, coefficients: Coefficients) {
     store_statistics((batch * uniforms.columns + column) / 4u, coefficients);
 }

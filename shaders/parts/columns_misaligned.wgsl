@@ -57,13 +57,7 @@ fn record_at(batch: u32, column: u32) -> real4 {
     return record_of_coefficients(statistics_of(index / 4u, uniforms.epsilon), index % 4u);
 }
 
-// Writes the statistics of four columns: those that follow from sums, or from a column in registers.
-fn store_results_at(batch: u32, column: u32, sums: Accumulator, scalars: Scalars) {
-    for (var i = 0u; i < min(4u, uniforms.end_column - column); i++) {
-        store_one_result(batch * uniforms.columns + column + i, sums, i, scalars);
-    }
-}
-
+// Writes the statistics of four columns in registers.
 fn store_statistics_at(batch: u32, column: u32, coefficients: Coefficients) {
     for (var i = 0u; i < min(4u, uniforms.end_column - column); i++) {
         store_row(batch * uniforms.columns + column + i, coefficients, i);

@@ -14,10 +14,10 @@
 // pass.
 //
 // Reduced, a workgroup leaves partial sums of its columns, or, if it has all rows (`direct`), writes the gradients of
-// columns' parameters. Applied, an invocation has coefficients from the workspace, with a gradient's means (`has_means`), or
-// from the tensors of statistics. For both at once a tile has all rows, so that the sums are
-// complete: then the workgroup writes the statistics of a forward pass, or the gradients of a channel's parameters, and
-// reads its columns again. `threads_per_partial` neighbouring invocations leave a partial sum of a row:
+// columns' parameters. Applied, an invocation has coefficients from the workspace, with a gradient's means (`has_means`),
+// or from the tensors of statistics. For both at once a tile has all rows of channels, so that the sums are complete:
+// then the workgroup writes the channels' statistics, or the gradients of their parameters, and reads its columns again.
+// `threads_per_partial` neighbouring invocations leave a partial sum of a row:
 // workspace[row_partials + row · partials_per_row + partial] = (Σ, Σ·x̂, 0, 0); one that is all of the row's becomes its
 // means, in its record. Where rows of all batches share parameters, their partial sums are those of all batches. A
 // workgroup that walks several column tiles adds their sums up.
@@ -154,9 +154,7 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 var total = sums[p][k];
                 if adds_columns { total = sum_of_thread_rows(local, threads_per_row, total); }
                 if applied {
-                    if is_own && (of_channels || !statistics_given) {
-                        store_results_at(batch, column, total, scalars());
-                    }
+                    if is_own { store_results(column / 4u, total, 4u, scalars()); }
                     columns[p][k] = with_sums_of_columns(columns[p][k], total);
                 } else if direct {
                     if is_own { store_results(column / 4u, total, min(4u, uniforms.end_column - column), scalars()); }

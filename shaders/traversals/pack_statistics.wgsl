@@ -2,9 +2,9 @@
 // gradient of batch norm (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference (mean, beta, r ·
 // gamma, gate). An invocation does four channels. Where an adapter binds too few buffers for all of these tensors, a
 // second dispatch adds gamma and beta to the records (`again`). Group norm's channels are those of all samples, each
-// with the statistics of its group (`of_groups`), which may be records, workspace[known + group] (`of_statistics`).
+// with the statistics of its group (`of_groups`).
 //
-// Bindings: statistics, parameters (optional) read; workspace written, and with `again` or `of_statistics` read.
+// Bindings: statistics, parameters (optional) read; workspace written, and with `again` read.
 // Moves up to 4 C elements in, 4 C out.
 
 #import tiles, body, params, records, one_channel
@@ -23,9 +23,8 @@ fn pack_statistics(
         for (var i = 0u; i < count; i++) {
             let channel = 4u * vec4_index + i;
             var record = record_of_channel(statistic_of(channel), parameter_of(channel), uniforms.epsilon);
-            if again || of_statistics {
-                let known = select(channel, statistic_of(channel), of_statistics);
-                let coefficients = coefficients_of(splat(load_workspace(uniforms.known + known)));
+            if again {
+                let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
                 record = record_of_coefficients(with_params(coefficients, params_of(parameter_of(channel))), 0u);
             }
             store_workspace(uniforms.stats + channel, record);
@@ -36,7 +35,7 @@ fn pack_statistics(
     if again {
         // Past the last channel, the last one stands in.
         let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.channels - 1u));
-        coefficients = coefficients_of(load_records(vec4(uniforms.known) + group));
+        coefficients = coefficients_of(load_records(vec4(uniforms.stats) + group));
     }
     coefficients = with_params(coefficients, load_params(vec4_index));
     for (var i = 0u; i < count; i++) {

@@ -9,8 +9,6 @@ constants! {
     struct PackStatistics {
         /// The channels' records are there, and lack only gamma and beta.
         again: bool,
-        /// There is a record of each statistic.
-        of_statistics: bool,
         /// Channels that share statistics or parameters are not side by side.
         mixed: bool,
     }
@@ -22,8 +20,6 @@ uniforms! {
         groups: GroupSizes,
         /// Where the records begin in the workspace.
         stats: u32,
-        /// Where the records that are there begin.
-        known: u32,
         /// Workgroups along x.
         grid_width: u32,
         epsilon: f64,

@@ -218,16 +218,6 @@ impl Assembly<'_, '_> {
                     return self.finish_statistics(partials, known);
                 }
             }
-            Stage::Spread if self.binds_given(walk, planner.tensors.params.len()) => {
-                known.given = planner.tensors.params.iter().map(Binding::whole).collect();
-                known.of_statistics = true;
-            }
-            Stage::Spread => {
-                let of_groups = known.stats;
-                known.stats = self.reserve(problem.groups.channels_of_all().into())?;
-                let spread = planner.spread_statistics(&problem.groups, of_groups, known.stats)?;
-                self.add(Phases::WHOLE, vec![spread]);
-            }
             Stage::Combine => {
                 if let Some(partials) = reduced.statistics.take() {
                     return self.combine(partials, known);

@@ -21,7 +21,7 @@ use crate::error::Error;
 
 const SPLIT: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Finish, Stage::Apply];
 const GROUPS: &[Stage] = &[Stage::Pack, Stage::Reduce, Stage::Combine, Stage::Apply];
-const ROWS_OF_GROUPS: &[Stage] = &[Stage::Reduce, Stage::Finish, Stage::Spread, Stage::Apply];
+const ROWS_OF_GROUPS: &[Stage] = &[Stage::Reduce, Stage::Finish, Stage::Apply];
 pub(super) const WHOLE: &[Stage] = &[Stage::Whole];
 
 /// A walk, or why there is none.
@@ -50,7 +50,7 @@ const fn candidate(
 }
 
 #[rustfmt::skip]
-const CANDIDATES: [Candidate; 16] = {
+const CANDIDATES: [Candidate; 15] = {
     use Algorithm as By;
     use Family::{Channels, Columns, Groups, Rows};
     [
@@ -71,9 +71,7 @@ const CANDIDATES: [Candidate; 16] = {
         candidate(Rows, By::RowsReadTwice, SPLIT, |planner| made(Ok(RowsReadTwice::new(planner)))),
 
         candidate(Columns, By::ColumnsInRegisters, WHOLE, |planner| made(ColumnsInRegisters::new(planner))),
-        // Only where the next one has no room for the records of all columns.
-        candidate(Columns, By::FusedColumns, WHOLE, |planner| made(WalkedColumns::fused(planner))),
-        candidate(Columns, By::ColumnsReadTwice, SPLIT, |planner| made(WalkedColumns::read_twice(planner))),
+        candidate(Columns, By::ColumnsReadTwice, SPLIT, |planner| made(WalkedColumns::new(planner))),
     ]
 };
 

@@ -92,15 +92,14 @@ axes_norm_{backward,forward}/{5x17x1040/over_1/along_0-1,3x1000x4/over_1/along_1
 axes_norm_{backward,forward}/2x600x128/over_1/along_1/{f32,bf16-f32}/columns_read_twice/max_binding=131072
 # Several tiles of rows, of several workgroups each.
 axes_norm_{backward,forward}/{3x90x300,3x64x180}/over_1/along_1/f32/columns_read_twice/tiny
-# Columns in one dispatch, and rows of columns that begin inside a vec4; ranges of columns, one after another.
+# Rows of columns that begin inside a vec4; ranges of columns, one after another.
 axes_norm_{backward,forward,inference}/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,129x43/over_0/along_0,3x5x6/over_1/along_1,40x6x2/over_1/along_0-1}/{f32,bf16-f32/uncentered,f16,f64}/columns_read_twice/{gpu,software,tiny}
-axes_norm_{backward,forward,inference}/{7x37x64/over_1/along_1,5x17x1040/over_1/along_0-1}/{f32/silu,bf16-f32/uncentered,f16,f64}/fused_columns/{gpu,software,tiny}
-axes_norm_{backward,forward,inference}/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,129x43/over_0/along_0,3x5x6/over_1/along_1}/{f32/silu,bf16-f32/uncentered,f16-f16-f32,f64}/fused_columns/{gpu,software,tiny}
-axes_norm_{backward,inference}/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,129x43/over_0/along_0,3x5x6/over_1/along_1}/f16/fused_columns/{gpu,software,tiny}
+axes_norm_{backward,forward,inference}/{7x37x64/over_1/along_1,5x17x1040/over_1/along_0-1}/{f32/silu,bf16-f32/uncentered,f16,f64}/columns_read_twice/{gpu,software,tiny}
+axes_norm_{backward,forward,inference}/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,129x43/over_0/along_0,3x5x6/over_1/along_1}/{f32/silu,f16-f16-f32}/columns_read_twice/{gpu,software,tiny}
 axes_norm_{backward,forward}/{7x37x65/over_1/along_1,3x60x13/over_1/along_0-1,50x1043/over_0/along_0,5x9x6/over_1/along_1}/{f32,bf16-f32/uncentered,f64,f16-f16-f32}/columns_in_registers/{gpu,software,tiny}
-axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x13/over_1/along_0-1}/{f32/gate,bf16-f32/gate/uncentered,f16-f16-f32/no_gamma}/{fused_columns/gpu,fused_columns/software,columns_read_twice/gpu}
-axes_norm_backward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1}/{f16,bf16-f32,f32}/{fused_columns,columns_read_twice}/{in_place,exact,pooled}
-axes_norm_forward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1/uncentered}/residual/{f32,bf16-f32}/{fused_columns,columns_in_registers/gpu,columns_read_twice/max_storage_buffers=4}
+axes_norm_{backward,forward}/{7x37x64/over_1/along_1,2x300x13/over_1/along_0-1}/{f32/gate,bf16-f32/gate/uncentered,f16-f16-f32/no_gamma}/{columns_in_registers/gpu,columns_read_twice/software,columns_read_twice/gpu}
+axes_norm_backward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1}/{f16,bf16-f32,f32}/columns_read_twice/{in_place,exact,pooled}
+axes_norm_forward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1/uncentered}/residual/{f32,bf16-f32}/{columns_in_registers/gpu,columns_read_twice/max_storage_buffers=4}
 axes_norm_{backward,forward}/{3x5x30001/over_1/along_1,2x6x40000/over_1/along_0-1,7x64x3333/over_1/along_1}/{f32,f16}/max_binding=65536
 axes_norm_{backward,forward}/{7x37x64/over_1/along_1,3x60x12/over_1/along_0-1,50x1040/over_0/along_0}/{f32,bf16-f32/uncentered,f64,f16}/columns_in_registers/{gpu,software,tiny}
 axes_norm_forward/{5x300x24/over_1/along_1,2x129x20/over_1/along_0-1}/{f32/silu,bf16/uncentered/gate/residual,f32/zero_centered_gamma/residual,f16/no_gamma}/columns_in_registers/gpu

@@ -78,8 +78,7 @@ impl Body {
             ),
             (Computes::Forward, true) => matches!(
                 kernel,
-                PackStatistics
-                    | ChannelsFirstReduce
+                ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
                     | ColumnsWalk

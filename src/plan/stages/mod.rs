@@ -15,8 +15,6 @@ pub(crate) enum Stage {
     Reduce,
     /// Adds up the partial sums, and derives what follows: results, and the records that the elementwise pass reads.
     Finish,
-    /// Writes a record of each channel from those of groups.
-    Spread,
     /// Combines the sums of a group's channels.
     Combine,
     /// Reads and writes the tensors element by element.

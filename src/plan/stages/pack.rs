@@ -1,7 +1,6 @@
 //! The dispatches that write a record of each channel or row: what is known before the sums.
 
 use crate::kernels::{GroupSizes, PackStatistics, PackStatisticsUniforms};
-use crate::plan::axes::Groups;
 use crate::plan::dispatch::{Binding, Dispatch, Requirement};
 use crate::plan::limits::Unfit;
 use crate::plan::planner::Planner;
@@ -10,15 +9,6 @@ use crate::plan::workspace::Region;
 
 /// Invocations in a workgroup where each has work of its own and shares nothing.
 pub(crate) const PACK_WORKGROUP: u32 = 64;
-
-/// The records in the workspace that a dispatch adds parameters to.
-enum Known {
-    Nothing,
-    /// Those that it writes.
-    OfChannels,
-    /// One of each statistic.
-    OfStatistics(Region),
-}
 
 impl Planner<'_> {
     /// Writes a record for each of some channels or rows, with its statistics and `params`: in one dispatch if it can
@@ -30,27 +20,12 @@ impl Planner<'_> {
         [statistics, params]: [&[Requirement]; 2],
         stats: Region,
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let pack = |read: &[Requirement], known| self.pack(channels, sizes, read, stats, known);
+        let pack = |read: &[Requirement], again| self.pack(channels, sizes, read, stats, again);
         let all = [statistics, params].concat();
         if self.profile.binds(all.len() + 1) {
-            return Ok(vec![pack(&all, Known::Nothing)?]);
+            return Ok(vec![pack(&all, false)?]);
         }
-        Ok(vec![
-            pack(statistics, Known::Nothing)?,
-            pack(params, Known::OfChannels)?,
-        ])
-    }
-
-    /// Writes a record for each channel, from its parameters and from the record of what shares its statistics.
-    pub fn spread_statistics(
-        &self,
-        groups: &Groups,
-        of_statistics: Region,
-        stats: Region,
-    ) -> Result<Dispatch, Unfit> {
-        let known = Known::OfStatistics(of_statistics);
-        let (channels, sizes) = (groups.channels_of_all(), groups.sizes());
-        self.pack(channels, sizes, &self.tensors.params, stats, known)
+        Ok(vec![pack(statistics, false)?, pack(params, true)?])
     }
 
     fn pack(
@@ -59,7 +34,7 @@ impl Planner<'_> {
         groups: GroupSizes,
         read: &[Requirement],
         stats: Region,
-        known: Known,
+        again: bool,
     ) -> Result<Dispatch, Unfit> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(u64::from(channels), 4 * u64::from(workgroup_size));
@@ -67,21 +42,15 @@ impl Planner<'_> {
         let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
         let kernel = PackStatistics {
-            again: matches!(known, Known::OfChannels),
-            of_statistics: matches!(known, Known::OfStatistics(_)),
+            again,
             mixed: groups.statistics_axes != groups.parameter_axes,
-        };
-        let (known, epsilon) = match known {
-            Known::OfStatistics(region) => (region.first, 0.0),
-            _ => (stats.first, self.problem.epsilon),
         };
         let uniforms = PackStatisticsUniforms {
             channels,
             groups,
             stats: stats.first,
-            known,
             grid_width: workgroups[0],
-            epsilon,
+            epsilon: self.problem.epsilon,
         };
         Ok(self.dispatch(kernel, workgroup_size, bindings, &uniforms, workgroups))
     }

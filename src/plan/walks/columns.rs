@@ -12,7 +12,7 @@ use super::division::Pass;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnsWalk, ColumnsWalkUniforms};
 use crate::plan::dispatch::{Binding, Dispatch};
-use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
+use crate::plan::limits::{Cannot, Unfit, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
@@ -33,80 +33,35 @@ impl Share for ColumnShare {
     }
 }
 
-/// A walk over columns: everything but the last sums of rows in one dispatch, or in pieces.
+/// A walk over columns: a reduction, and an elementwise pass.
 pub(crate) struct WalkedColumns<'a> {
     over: Columns<'a>,
     cut: Cut,
-    fused: bool,
 }
 
 impl<'a> WalkedColumns<'a> {
-    /// The walk in pieces.
-    pub fn read_twice(planner: Planner<'a>) -> Result<Self, Cannot> {
-        Self::of(planner, false)
-    }
-
-    /// The walk in one dispatch.
-    pub fn fused(planner: Planner<'a>) -> Result<Self, Cannot> {
-        let walk = Self::of(planner, true)?;
-        let (profile, tensors) = (planner.profile, planner.tensors);
-        let has_workspace = tensors.param_grads() || !tensors.params.is_empty();
-        let bound = tensors.inputs.len() + tensors.outputs.len() + usize::from(has_workspace);
-        profile.check_bound(bound + walk.bound_statistics())?;
-        let by = &walk.over.by;
-        if planner.problem.is_inference() {
-            let row = u64::from(by.columns) * planner.data.size();
-            check(
-                profile.window_holds(row),
-                format_args!("{row} bytes of a row do not fit one binding"),
-            )?;
-            return Ok(walk);
-        }
-        walk.over.check_whole()?;
-        let division = &walk.cut.division;
-        let walked = div_ceil(by.rows.into(), division.at_once());
-        check(
-            walked <= walk.over.longest_walk(division),
-            format_args!("{} elements of a column are too many", by.rows),
-        )?;
-        let has_room = walk.over.row_records(&walk.cut) <= walk.over.room();
-        check(
-            has_room,
-            "its partial sums of rows would outgrow the tensor",
-        )?;
-        Ok(walk)
-    }
-
-    fn of(planner: Planner<'a>, fused: bool) -> Result<Self, Cannot> {
+    pub fn new(planner: Planner<'a>) -> Result<Self, Cannot> {
         let over = Columns::new(planner)?;
-        let cut = over.cut(fused)?;
-        Ok(Self { over, cut, fused })
+        let cut = over.cut()?;
+        Ok(Self { over, cut })
     }
 
     /// Whether it can be done in pieces, with room for the records of all columns.
     pub fn has_room_in_pieces(planner: Planner<'a>) -> bool {
-        Self::read_twice(planner).is_ok_and(|walk| walk.cut.ranges.len() == 1)
-    }
-
-    /// The tensors of statistics that a fused kernel binds.
-    fn bound_statistics(&self) -> usize {
-        let tensors = self.over.planner.tensors;
-        tensors.statistics.len() + tensors.written_statistics().count()
+        Self::new(planner).is_ok_and(|walk| walk.cut.ranges.len() == 1)
     }
 
     /// The dispatches over a part: a reduction of some tiles of rows, whose partial sums begin at a region; without
-    /// those, the elementwise pass, or everything.
+    /// those, the elementwise pass.
     fn dispatches(
         &self,
         known: &Known,
         partials: Option<(Region, Range<u64>)>,
     ) -> Result<Vec<Dispatch>, Unfit> {
-        let Self { over, cut, fused } = self;
+        let Self { over, cut } = self;
         let Columns { planner, by } = over;
         let params = &known.params;
-        let applied = partials.is_none();
-        // A forward pass by given statistics takes no sums.
-        let reduced = (*fused || !applied) && !planner.problem.is_inference();
+        let (applied, reduced) = (partials.is_none(), partials.is_some());
         let (region, row_tiles) = partials.unwrap_or((known.stats, 0..1));
         let (division, tile_rows) = if reduced {
             (cut.division, cut.tile_rows)
@@ -116,12 +71,7 @@ impl<'a> WalkedColumns<'a> {
         // No more loads of 16 bits than of f32, unlike channels last: twice as many would cost a third of Ampere's warps,
         // and spill on Intel.
         let loads = planner.profile.tuning.loads_at_once;
-        let pass = match (reduced, applied) {
-            (true, true) => Pass::All,
-            (true, false) => Pass::Sums,
-            (false, _) => Pass::Results,
-        };
-        let walk = division.columns_walk(planner, (pass, known), (tile_rows, loads));
+        let pass = if reduced { Pass::Sums } else { Pass::Results };
         let kernel = ColumnsWalk {
             of_batches: true,
             threads_per_partial: word(if reduced { cut.threads_per_partial } else { 1 }),
@@ -131,8 +81,7 @@ impl<'a> WalkedColumns<'a> {
             of_samples: by.of_samples,
             summed: reduced && planner.tensors.param_grads(),
             paired_columns: over.halves_of_a_partial() == 1,
-            recorded: walk.recorded && !fused,
-            ..walk
+            ..division.columns_walk(planner, (pass, known), (tile_rows, loads))
         };
         // Statistics are counted from the first of all on.
         let start = known.part.start;
@@ -166,7 +115,7 @@ impl<'a> WalkedColumns<'a> {
                     partial_stride: word(over.partial_stride(&known.part)),
                     scalars: planner.problem.scalars(),
                 };
-                let bindings = over.bindings(*fused, applied, known, &share.window);
+                let bindings = over.bindings(applied, known, &share.window);
                 (bindings, uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
@@ -182,16 +131,8 @@ impl<'a> WalkedColumns<'a> {
 }
 
 impl Walk for WalkedColumns<'_> {
-    /// One dispatch is taken by given statistics, and where there is no room for the records of all columns in pieces.
-    fn is_profitable(&self) -> bool {
-        !self.fused
-            || self.over.planner.problem.is_inference()
-            || !Self::has_room_in_pieces(self.over.planner)
-    }
-
     fn bound_besides_params(&self) -> Option<usize> {
-        let fused = usize::from(self.fused);
-        Some(self.over.planner.elementwise() + fused * self.bound_statistics())
+        Some(self.over.planner.elementwise())
     }
 
     fn bound_besides_given(&self) -> Option<usize> {
@@ -213,24 +154,19 @@ impl Walk for WalkedColumns<'_> {
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (over, planner) = (&self.over, &self.over.planner);
-        let mut reduced = Reduced::default();
-        if self.fused {
-            reduced.dispatches = self.dispatches(known, None)?;
-        } else {
-            let length = known.part.end - known.part.start;
-            let stride = over.partial_stride(&known.part);
-            let row_tiles = over.by.row_tiles(self.cut.tile_rows);
-            let subtotal_records = planner.subtotal_records(word(length));
-            let room = over.room().saturating_sub(2 * length);
-            let rounds = Rounds::new(row_tiles, stride, subtotal_records, room);
-            let reduce = |region, tiles| self.dispatches(known, Some((region, tiles)));
-            let partials = |region, tiles| Partials {
-                paired: over.halves_of_a_partial() == 1,
-                ..Partials::plain(region, word(length), tiles, stride)
-            };
-            let sums = planner.in_rounds(&rounds, workspace, reduce, partials)?;
-            reduced = Reduced::of_statistics(sums);
-        }
+        let length = known.part.end - known.part.start;
+        let stride = over.partial_stride(&known.part);
+        let row_tiles = over.by.row_tiles(self.cut.tile_rows);
+        let subtotal_records = planner.subtotal_records(word(length));
+        let room = over.room().saturating_sub(2 * length);
+        let rounds = Rounds::new(row_tiles, stride, subtotal_records, room);
+        let reduce = |region, tiles| self.dispatches(known, Some((region, tiles)));
+        let partials = |region, tiles| Partials {
+            paired: over.halves_of_a_partial() == 1,
+            ..Partials::plain(region, word(length), tiles, stride)
+        };
+        let sums = planner.in_rounds(&rounds, workspace, reduce, partials)?;
+        let mut reduced = Reduced::of_statistics(sums);
         let is_gradient = planner.body.is_gradient();
         reduced.parameters = is_gradient.then(|| self.sums_of_rows(known.kept));
         Ok(reduced)
@@ -242,34 +178,19 @@ impl Walk for WalkedColumns<'_> {
 }
 
 impl Columns<'_> {
-    /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element; a `fused` one
-    /// reads or writes statistics.
-    pub fn bindings(
-        &self,
-        fused: bool,
-        applied: bool,
-        known: &Known,
-        window: &Window,
-    ) -> Vec<Binding> {
-        let params = &known.params;
+    /// The bindings of a dispatch in a window. One that is `applied` writes tensors element by element.
+    fn bindings(&self, applied: bool, known: &Known, window: &Window) -> Vec<Binding> {
         let tensors = self.planner.tensors;
         let mut bindings = if applied {
             window.bind_all(&tensors.inputs).collect()
         } else {
             tensors.reduced(window)
         };
-        if fused {
-            bindings.extend(window.bind_all(&tensors.statistics));
-        }
-        bindings.extend(params.bindings.iter().chain(&known.given).cloned());
-        if !fused || params.copied != 0 || tensors.param_grads() {
-            bindings.push(Binding::workspace());
-        }
+        let given = known.params.bindings.iter().chain(&known.given);
+        bindings.extend(given.cloned());
+        bindings.push(Binding::workspace());
         if applied {
             bindings.extend(window.bind_all(&tensors.outputs));
-        }
-        if fused {
-            bindings.extend(window.bind_all(tensors.written_statistics()));
         }
         bindings
     }

@@ -114,15 +114,10 @@ impl<'a> Columns<'a> {
     }
 
     /// How columns are cut: done at once where that leaves few records and windows hold whole rows, or else in ranges.
-    /// `fused` says that a tile has all rows.
-    pub fn cut(&self, fused: bool) -> Result<Cut, Unfit> {
+    pub fn cut(&self) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let width = u64::from(of.columns);
         let statistics = of.statistics();
-        if fused {
-            let division = self.divide(width, false);
-            return self.in_ranges((division, of.rows.into()), statistics);
-        }
         let (division, tile_rows) = self.divide_for_sums(width);
         let room = self.room();
         let halves = self.halves_of_a_partial();

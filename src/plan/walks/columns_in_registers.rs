@@ -5,10 +5,12 @@ use super::columns_cut::{Columns, pieces_of};
 use super::division::Division;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
+use crate::plan::dispatch::Binding;
 use crate::plan::limits::{Cannot, Unfit, check, check_dispatches};
 use crate::plan::planner::Planner;
 use crate::plan::sizes::{div_ceil, most_vectors, vectors_held, word};
 use crate::plan::stages::finish::Partials;
+use crate::plan::windows::Window;
 use crate::plan::workspace::Workspace;
 use crate::tuning::MOST_ROW_VEC4S;
 
@@ -106,6 +108,20 @@ fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
     None
 }
 
+impl ColumnsInRegisters<'_> {
+    fn bindings(&self, known: &Known, window: &Window) -> Vec<Binding> {
+        let tensors = self.over.planner.tensors;
+        let read = tensors.inputs.iter().chain(&tensors.statistics);
+        let mut bindings: Vec<_> = window.bind_all(read).collect();
+        bindings.extend(known.params.bindings.clone());
+        let has_workspace = known.params.copied != 0 || tensors.param_grads();
+        bindings.extend(has_workspace.then(Binding::workspace));
+        let written = tensors.outputs.iter().chain(tensors.written_statistics());
+        bindings.extend(window.bind_all(written));
+        bindings
+    }
+}
+
 impl Walk for ColumnsInRegisters<'_> {
     /// It takes 0.55 of the time on an H200; on drivers for the CPU, which hold little and read pieces of rows slowly,
     /// 3 times.
@@ -163,7 +179,7 @@ impl Walk for ColumnsInRegisters<'_> {
                     scalars: planner.problem.scalars(),
                     ..InRegistersUniforms::default()
                 };
-                (over.bindings(true, true, known, &share.window), uniforms)
+                (self.bindings(known, &share.window), uniforms)
             })?);
             check_dispatches(dispatches.len() as u64)?;
         }
