@@ -5,8 +5,11 @@
 const team_invocations: u32 = 1u + (workgroup_size - 1u) * u32(summed);
 
 fn tile_at(index: u32) -> Tile {
-    let tile = column_tiles_of(index).x;
-    return Tile(batch_of(tile), vec2(0u, uniforms.rows), tile, 0u);
+    return Tile(0u, column_tiles_of(index), 0u);
+}
+
+fn step_at(tile: Tile, column_tile: u32) -> Step {
+    return Step(batch_of(column_tile), 0u, uniforms.rows, column_tile);
 }
 
 fn held_params(batch: u32, column: u32) -> Params {
@@ -39,12 +42,12 @@ fn inside_row_of_tile(first: u32, p: u32, is_row: bool) -> vec4<bool> {
     return inside_columns(first, p, select(0u, uniforms.end_column, is_row));
 }
 
-// Writes a partial sum of a row, the parameters' gradients. All invocations take part.
-fn store_sums_of_row(local: u32, column_tile: u32, batch: u32, row: u32, end: u32, half: u32, own: Accumulator) {
-    let joint = team_sum(local, threads_per_partial, half, horizontal_sum(own));
-    if local % threads_per_partial > 0u || row >= end { return; }
-    let to = row_partial(local, column_tile % uniforms.row_groups, number_of_row(batch, row));
-    store_workspace(to, words_of_total(joint));
+// Writes a partial sum of a row, the parameters' gradients, of a walk from a column tile on. All invocations take part.
+fn store_sums_of_row(local: u32, column_tile: u32, row: u32, half: u32, own: Total) {
+    let joint = team_sum(local, threads_per_partial, half, own);
+    if local % threads_per_partial > 0u || row >= uniforms.rows { return; }
+    let group = column_tile / uniforms.walked_tiles % uniforms.row_groups;
+    store_workspace(row_partial(local, group, number_of_row(batch_of(column_tile), row)), words_of_total(joint));
 }
 
 fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {

@@ -12,9 +12,13 @@ fn tile_at(index: u32) -> Tile {
         batch = index / of_a_batch;
         partial %= of_a_batch;
     }
-    if aligned { return Tile(batch, rows_of(partial), 0u, partial); }
+    if aligned { return Tile(batch, rows_of(partial), partial); }
     let offset = partial % uniforms.misalignments * thread_rows;
-    return Tile(batch, rows_of(partial / uniforms.misalignments) + vec2(offset, 0u), 0u, partial);
+    return Tile(batch, rows_of(partial / uniforms.misalignments) + vec2(offset, 0u), partial);
+}
+
+fn step_at(tile: Tile, row: u32) -> Step {
+    return Step(tile.batch, row, tile.steps.y, 0u);
 }
 
 // The parameters that an invocation holds for four columns of its rows.
@@ -55,7 +59,7 @@ fn inside_row_of_tile(first: u32, p: u32, is_row: bool) -> vec4<bool> {
     return vec4(false);
 }
 
-fn store_sums_of_row(local: u32, column_tile: u32, batch: u32, row: u32, end: u32, half: u32, own: Accumulator) {}
+fn store_sums_of_row(local: u32, column_tile: u32, row: u32, half: u32, own: Total) {}
 
 fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
     if local % threads_per_row > 0u || row >= end { return; }

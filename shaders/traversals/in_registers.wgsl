@@ -14,8 +14,8 @@
 // `misalignments` workgroups share a tile of rows, each with its own positions. Rows may be groups of channels, whose
 // planes of `inner` elements have parameters of their own (`of_planes`).
 //
-// Of columns, a row's sums of diff_dst and diff_dst · x̂ are added up over `threads_per_partial` neighbouring invocations
-// and written as partial sums.
+// Of columns, it walks on to the next column tiles. A row's sums of diff_dst and diff_dst · x̂ stay in registers until
+// the walk ends; then `threads_per_partial` neighbouring invocations add theirs up and write a partial sum.
 //
 // Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`) written; diff_src
 // written, or diff_dst in place.
@@ -30,17 +30,23 @@
 
 const in_order: bool = of_rows && !aligned;
 const long_rows: bool = false;
-const one_tile: bool = true;
 const summing_invocations: u32 = 1u + (workgroup_size - 1u) * u32(add_thread_rows);
 const thread_rows: u32 = workgroup_size / threads_per_row;
 const all_rows_inside: bool = thread_rows * held_rows == 1u;
 
-// A workgroup's tile.
+// A workgroup's tile: the steps of its walk are rows of a batch, or column tiles.
 struct Tile {
     batch: u32,
-    rows: vec2<u32>, // the first, and the end
-    column_tile: u32,
+    steps: vec2<u32>, // the first, and the end
     partial: u32, // the number of its sums of columns among those of the batch
+}
+
+// A step: rows of a batch from one on, up to an end, or all rows of a column tile.
+struct Step {
+    batch: u32,
+    row: u32,
+    end: u32,
+    column_tile: u32,
 }
 
 @compute @workgroup_size(workgroup_size)
@@ -52,39 +58,44 @@ fn in_registers(
     if index >= uniforms.end_tile { return; }
     // Compilers for the web trace what all invocations have in common by whole structs: `local` stays out of this one.
     let tile = tile_at(index);
-    let batch = tile.batch;
-    let rows = tile.rows;
-    let own_first = first_column_of(tile.column_tile, local);
+    if tile.steps.x >= tile.steps.y { return; }
+    var own_first = first_column_of(uniforms.first_column_tile, local);
     let thread_row = local / threads_per_row;
     // The number of elements before a row in its first vec4.
     var misalignment = 0u;
-    if in_order { misalignment = start_of_row(batch, rows.x + thread_row) % 4u; }
+    if in_order { misalignment = start_of_row(tile.batch, tile.steps.x + thread_row) % 4u; }
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: ColumnSums;
+    var row_sums: array<Total, held_rows>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            params[p][k] = held_params(batch, own_column(own_first, p) + 4u * k - misalignment);
+            params[p][k] = held_params(tile.batch, own_column(own_first, p) + 4u * k - misalignment);
             sums[p][k] = Accumulator();
         }
     }
 
     var half = 0u; // of the memory of rows' sums
     var elements: array<array<array<Element, vector_vec4s>, column_vectors>, held_rows>;
-    for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
+    for (var at = tile.steps.x; at < tile.steps.y; at += uniforms.row_step) {
+        let step = step_at(tile, at);
+        let batch = step.batch;
+        if !of_rows { own_first = first_column_of(step.column_tile, local); }
         // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
-        var coefficients = begin_tile(batch, min(first + thread_row, rows.y - 1u), own_first, misalignment);
+        let first = step.row + thread_row;
+        var coefficients = begin_tile(batch, min(first, step.end - 1u), own_first, misalignment);
         var total = Accumulator();
         for (var q = 0u; q < held_rows; q++) {
-            let row = first + thread_row + q * thread_rows;
-            let row_inside = min(row, rows.y - 1u);
+            let row = first + q * thread_rows;
+            let row_inside = min(row, step.end - 1u);
             let row_start = start_of_row(batch, row_inside);
             for (var p = 0u; p < column_vectors; p++) {
                 var inputs = load_in_row(row_start, own_first, p);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k));
+                    let own_params = params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k);
+                    let own = with_params(coefficients, own_params);
                     elements[q][p][k] = element_of(inputs[k], own);
-                    let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
+                    let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
                     let own_terms = terms(elements[q][p][k], own, inside);
                     total = merge(total, weigh(own_terms, own));
                     if summed && of_rows { sums[p][k] = merge(sums[p][k], own_terms); }
@@ -97,12 +108,13 @@ fn in_registers(
             coefficients = next_reduction(coefficients);
             total = Accumulator();
             for (var q = 0u; q < held_rows; q++) {
-                let row = first + thread_row + q * thread_rows;
-                let row_inside = min(row, rows.y - 1u);
+                let row = first + q * thread_rows;
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k));
-                        let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < rows.y);
+                        let column = own_column(own_first, p) + 4u * k;
+                        let own_params = params_in_row(params[p][k], batch, min(row, step.end - 1u), column);
+                        let own = with_params(coefficients, own_params);
+                        let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
                         total = merge(total, weigh(terms(elements[q][p][k], own, inside), own));
                     }
                 }
@@ -112,28 +124,27 @@ fn in_registers(
         }
         if summed && !of_rows {
             for (var q = 0u; q < held_rows; q++) {
-                let row = first + thread_row + q * thread_rows;
+                let is_row = all_rows_inside || first + q * thread_rows < step.end;
                 var own_sums = Accumulator();
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let inside = inside_row_of_tile(own_first, p, all_rows_inside || row < rows.y);
+                        let inside = inside_row_of_tile(own_first, p, is_row);
                         own_sums = merge(own_sums, terms(elements[q][p][k], coefficients, inside));
                     }
                 }
-                store_sums_of_row(local, tile.column_tile, batch, row, rows.y, half, own_sums);
-                half = 1u - half;
+                row_sums[q] = merge_totals(row_sums[q], horizontal_sum(own_sums));
             }
         }
-        store_statistics_of_tile(local, batch, first + thread_row, rows.y, own_first, coefficients);
+        store_statistics_of_tile(local, batch, first, step.end, own_first, coefficients);
         for (var q = 0u; q < held_rows; q++) {
-            let row = first + thread_row + q * thread_rows;
-            if all_rows_inside || row < rows.y {
+            let row = first + q * thread_rows;
+            if all_rows_inside || row < step.end {
                 let row_start = start_of_row(batch, row);
                 for (var p = 0u; p < column_vectors; p++) {
                     var outputs = VectorOutputs();
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let own = with_params(coefficients, params_in_row(params[p][k], batch, row, own_column(own_first, p) + 4u * k));
-                        outputs[k] = result(elements[q][p][k], own);
+                        let own_params = params_in_row(params[p][k], batch, row, own_column(own_first, p) + 4u * k);
+                        outputs[k] = result(elements[q][p][k], with_params(coefficients, own_params));
                     }
                     if is_in_row(misalignment, own_column(own_first, p)) {
                         store_in_row(row_start, own_first, p, outputs);
@@ -141,11 +152,17 @@ fn in_registers(
                 }
             }
         }
-        // One tile has all rows of a batch.
-        if !of_rows { break; }
+        if one_tile && !of_rows { break; }
     }
 
-    if !summed || !of_rows { return; }
+    if !summed { return; }
+    if !of_rows {
+        for (var q = 0u; q < held_rows; q++) {
+            store_sums_of_row(local, tile.steps.x, thread_row + q * thread_rows, half, row_sums[q]);
+            half = 1u - half;
+        }
+        return;
+    }
     // Invocations `apart` from each other have the same columns.
     var apart = workgroup_size;
     if add_thread_rows { apart = min(threads_per_row * (1u + 3u * u32(in_order)), workgroup_size); }
@@ -155,7 +172,7 @@ fn in_registers(
         for (var k = 0u; k < vector_vec4s; k++) {
             let total = sum_of_thread_rows(local, apart, sums[p][k]);
             if local < apart && is_in_row(misalignment, column) {
-                store_partials(partial, batch, column + 4u * k - misalignment, total);
+                store_partials(partial, tile.batch, column + 4u * k - misalignment, total);
             }
         }
     }

@@ -36,6 +36,8 @@ constants! {
         summed: bool,
         /// Invocations with the same columns add up their sums.
         add_thread_rows: bool,
+        /// Of columns: a workgroup walks one column tile.
+        one_tile: bool,
         /// Of columns: invocations that write one partial sum of a row together.
         threads_per_partial: u32,
         /// A record holds the sums of two columns.
@@ -46,7 +48,7 @@ constants! {
 uniforms! {
     struct InRegistersUniforms {
         tiles: BatchTiles,
-        /// The distance between two rows that an invocation walks.
+        /// The distance between two rows that an invocation walks, or two column tiles.
         row_step: u32,
         /// Workgroups that share a tile of rows.
         misalignments: u32,
@@ -63,9 +65,13 @@ uniforms! {
 }
 
 impl InRegistersUniforms {
-    /// The steps of a walk.
-    fn steps(&self) -> u64 {
-        self.tiles.tile_rows.div_ceil(self.row_step.max(1)).into()
+    /// The steps of a walk: over rows, or over column tiles.
+    fn steps(&self, of_rows: bool) -> u64 {
+        if of_rows {
+            self.tiles.tile_rows.div_ceil(self.row_step.max(1)).into()
+        } else {
+            self.tiles.walked_tiles.into()
+        }
     }
 }
 
@@ -85,16 +91,17 @@ impl Describe for InRegisters {
         let sum = 1 + sum_of(sharing, workgroup_size);
         let held = 1 + u64::from(self.held_rows) * of_a_row;
         let reductions = body.row_reductions();
-        let of_a_step = 1 + (1 + reductions) * held + reductions * sum;
+        let sums_rows = u64::from(self.summed && !self.of_rows);
+        let of_a_step = 1 + (1 + reductions + sums_rows) * held + reductions * sum;
         // The sums of invocations with the same columns, at most of all subgroups, which have four invocations at least.
         let sum_of_columns = u64::from(self.add_thread_rows)
             * (tree(thread_rows) + thread_rows.min(workgroup_size / 4));
         let columns = u64::from(self.vector_vec4s) * (1 + sum_of_columns + 4);
         let of_columns = u64::from(self.column_vectors) * (1 + columns);
         let of_rows =
-            held + u64::from(self.held_rows) * sum_of(self.threads_per_partial, workgroup_size);
+            u64::from(self.held_rows) * (1 + sum_of(self.threads_per_partial, workgroup_size));
         let summed = if self.of_rows { of_columns } else { of_rows };
-        of_a_row + uniforms.steps() * of_a_step + u64::from(self.summed) * summed
+        of_a_row + uniforms.steps(self.of_rows) * of_a_step + u64::from(self.summed) * summed
     }
 
     fn adders(&self, workgroup_size: u32) -> Option<u32> {
@@ -106,6 +113,6 @@ impl Describe for InRegisters {
     }
 
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        uniforms.steps().max(self.held_rows.into())
+        uniforms.steps(self.of_rows).max(self.held_rows.into())
     }
 }

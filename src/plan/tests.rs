@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod counted;
+mod counts;
 mod dump;
 mod networks;
 mod statistics;

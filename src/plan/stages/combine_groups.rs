@@ -14,6 +14,9 @@ use crate::plan::workspace::{Region, Workspace};
 /// The most channels whose sums an invocation adds up.
 const MOST_CHANNELS: u64 = 128 * TIER;
 
+/// The most workgroups of groups in a dispatch that adds up parameters, too.
+const MOST_GROUP_TILES: u64 = 4096;
+
 /// The sums of the channels of all samples, as partial sums of the results: the gradients of a channel's parameters
 /// have one for each sample, the statistics of a group one for each of its channels.
 pub(crate) fn sums_of_all_samples(problem: &Problem, sums: Region) -> Partials {
@@ -80,14 +83,17 @@ impl Planner<'_> {
         let bindings = params.map(Binding::whole);
         let bindings = bindings.chain([Binding::workspace()]);
         let bindings: Vec<_> = bindings.chain(results.iter().map(Binding::whole)).collect();
-        if added > u64::from(threads) * MOST_CHANNELS || !self.profile.binds(bindings.len()) {
-            return Ok(None);
-        }
         let tiles = |results: u32| {
             let vec4s = div_ceil(results.into(), 4);
             div_ceil(vec4s, u64::from(workgroup_size / threads))
         };
         let group_tiles = tiles(groups.count);
+        // As many invocations as a parameter of many samples needs are idle in many groups.
+        let idle = of_parameters && group_tiles > MOST_GROUP_TILES;
+        let adds_all = added <= u64::from(threads) * MOST_CHANNELS;
+        if idle || !adds_all || !self.profile.binds(bindings.len()) {
+            return Ok(None);
+        }
         let parameter_tiles = u64::from(of_parameters) * tiles(groups.channels);
         let workgroups = self.profile.workgroups(group_tiles + parameter_tiles)?;
         let kernel = CombineGroups {

@@ -235,7 +235,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         Kernel::ColumnsWalk => 1, // their sums are of a subgroup
         // Their other form is seldom planned.
         Kernel::InRegisters if body == Body::UNCENTERED_GRADIENT => 1,
-        Kernel::Finish | Kernel::ChannelsFirstFused if body.of_groups => 1,
+        _ if body.of_groups && !body.centered => 1,
         _ => 2,
     };
     let known = |body: Body| {

@@ -17,6 +17,9 @@ use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
 
+/// Invocations of a workgroup that may have no plane.
+const MOST_IDLE: u32 = 32;
+
 /// The most partial sums of a channel that the elementwise pass adds up itself, and of all its tiles.
 const MOST_ADDED: u64 = 16;
 const MOST_ADDED_OF_TILES: u64 = 1 << 16;
@@ -273,6 +276,14 @@ impl Walk for Planes<'_> {
         let (planner, layout) = (&self.over.planner, &self.over.layout);
         let (grid, alignment) = (&layout.grid, &self.alignment);
         let (tiles, threads_per_plane) = self.split_planes();
+        // No more invocations than have planes, of which a tile may have few.
+        let busy = word(u64::from(threads_per_plane) * tiles.planes).min(self.workgroup_size);
+        let fewest = planner
+            .profile
+            .subgroup_size
+            .max(MOST_IDLE)
+            .min(self.workgroup_size);
+        let workgroup_size = busy.next_power_of_two().max(fewest);
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
         let all = tiles.of_a_channel(grid);
@@ -302,7 +313,7 @@ impl Walk for Planes<'_> {
                     planner.windows(units, unit_tiles, |unit| tiles.start(unit, pieces, piece))?
                 }
             };
-            planner.over(&windows, (kernel, self.workgroup_size), |window, range| {
+            planner.over(&windows, (kernel, workgroup_size), |window, range| {
                 let uniforms = ChannelsFirstReduceUniforms {
                     outer: grid.outer,
                     tile_planes: word(tiles.planes),

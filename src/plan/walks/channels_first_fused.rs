@@ -193,7 +193,14 @@ impl Blocks<'_> {
         (small || lone || grid.has_planes())
             && (small || grid.outer == 1 || (few && grid.elements() <= MOST_AT_ONCE))
             && self.suits(block)
-            && (self.fills(block) || is_small)
+            && (self.fills(block) || (is_small && self.suits_small(block)))
+    }
+
+    /// Whether a small tensor has tiles enough, or is so small that no other dispatches are faster.
+    fn suits_small(&self, block: &Block) -> bool {
+        let tuning = &self.planner.profile.tuning;
+        block.count(&self.grid) >= u64::from(tuning.fused_blocks / 8)
+            || self.grid.elements() <= u64::from(tuning.small_tensor / 8)
     }
 }
 

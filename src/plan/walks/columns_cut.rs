@@ -122,12 +122,30 @@ impl<'a> Columns<'a> {
         let room = self.room();
         let halves = self.halves_of_a_partial();
         let fixed = if planner.body.is_gradient() { 2 } else { 1 };
+        // Fewer tiles of rows where there is room for those.
+        let most_tiles = (2 * room / statistics.max(1)).saturating_sub(2 * fixed) / halves;
+        let longest = division.at_once() * MAX_SEQUENTIAL;
+        let fitting = div_ceil(of.rows.into(), most_tiles.max(1));
+        let tile_rows = if most_tiles > 0 && fitting <= longest {
+            tile_rows.max(fitting)
+        } else {
+            tile_rows
+        };
         let needed = statistics * (2 * fixed + halves * of.row_tiles(tile_rows)).div_ceil(2);
         let profile = planner.profile;
         let (window, slack) = (profile.longest_window(), 2 * alignment(profile));
         let row_bytes = width * planner.data.size();
-        if needed <= room && tile_rows * row_bytes + slack <= window {
-            return self.in_ranges((division, tile_rows), statistics);
+        let walks = (room / 3, u64::MAX);
+        // By given statistics kernels that bind these need no records.
+        let tensors = planner.tensors;
+        let bound = planner.elementwise() + tensors.statistics.len() + tensors.params.len();
+        let (needed, held_rows) = if planner.problem.is_inference() && profile.binds(bound) {
+            (0, 1)
+        } else {
+            (needed, tile_rows)
+        };
+        if needed <= room && held_rows * row_bytes + slack <= window {
+            return self.in_ranges((division, tile_rows), statistics, walks);
         }
         let unit = alignment(profile) / 2;
         let of_window = window.saturating_sub(slack) / planner.data.size();
@@ -138,12 +156,17 @@ impl<'a> Columns<'a> {
         let held = window / (row_bytes + slack);
         let most = (division.at_once() * MAX_SEQUENTIAL).min(of.rows.into());
         let tile_rows = most.min(if streamed { 1 } else { held }).max(1);
-        self.in_ranges((division, tile_rows), length)
+        self.in_ranges((division, tile_rows), length, walks)
     }
 
     /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of
-    /// rows that those are few.
-    fn in_ranges(&self, (division, tile_rows): (Division, u64), length: u64) -> Result<Cut, Unfit> {
+    /// rows that those take `room` records, and that there are no more than `busy` walks.
+    pub fn in_ranges(
+        &self,
+        (division, tile_rows): (Division, u64),
+        length: u64,
+        (room, busy): (u64, u64),
+    ) -> Result<Cut, Unfit> {
         let Self { planner, by: of } = self;
         let (statistics, length) = (of.statistics(), length.max(1));
         let count = div_ceil(statistics, length);
@@ -169,7 +192,6 @@ impl<'a> Columns<'a> {
         threads_per_partial = threads_per_partial.min(division.threads_per_row);
         let mut walked_tiles = 1;
         if planner.tensors.param_grads() {
-            let room = self.room() / 3;
             let of_a_thread = of.parameters() * most * division.threads_per_row;
             while of_a_thread / threads_per_partial > room
                 && threads_per_partial < division.threads_per_row
@@ -178,7 +200,9 @@ impl<'a> Columns<'a> {
             }
             let walk = div_ceil(tile_rows, division.at_once());
             let longest = self.longest_walk(&division) / walk.max(1);
+            let samples = if of.of_samples { of.batches.into() } else { 1 };
             walked_tiles = div_ceil(of_a_thread / threads_per_partial, room)
+                .max(most * samples / busy)
                 .min(longest.min(MAX_SEQUENTIAL))
                 .max(1);
         }

@@ -1,7 +1,7 @@
 //! A pass over columns in one reading, where registers hold them.
 
 use super::columns::WalkedColumns;
-use super::columns_cut::{Columns, pieces_of};
+use super::columns_cut::{Columns, Cut};
 use super::division::Division;
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, InRegisters, InRegistersUniforms};
@@ -20,11 +20,9 @@ const FEWEST_VEC4S: u64 = 4;
 /// A walk over columns in registers.
 pub(crate) struct ColumnsInRegisters<'a> {
     over: Columns<'a>,
-    division: Division,
+    cut: Cut,
     /// Rows that an invocation holds.
     held_rows: u64,
-    /// Neighbouring invocations whose sums of a row are added up.
-    threads_per_partial: u64,
 }
 
 impl<'a> ColumnsInRegisters<'a> {
@@ -37,12 +35,11 @@ impl<'a> ColumnsInRegisters<'a> {
         let too_many = "elements of a column are more than a workgroup's registers hold";
         let (division, held_rows) =
             columns_held(&over).ok_or_else(|| Cannot::Because(format!("{rows} {too_many}")))?;
+        let busy = planner.profile.tuning.busy_workgroups.into();
+        let all = over.by.statistics();
         let walk = Self {
+            cut: over.in_ranges((division, rows.into()), all, (over.records(), busy))?,
             over,
-            threads_per_partial: planner
-                .threads_per_partial(division.workgroup_size)
-                .min(division.threads_per_row),
-            division,
             held_rows,
         };
         let has_room = walk.kept_records() <= over.records();
@@ -61,17 +58,6 @@ impl<'a> ColumnsInRegisters<'a> {
         let statistics = tensors.statistics.len() + tensors.written_statistics().count();
         let workspace = usize::from(tensors.param_grads());
         tensors.inputs.len() + tensors.outputs.len() + statistics + workspace
-    }
-
-    /// Column tiles that have partial sums of a row of their own: those of all batches that share parameters.
-    fn row_groups(&self) -> u64 {
-        let by = &self.over.by;
-        let tiles = div_ceil(by.columns.into(), self.division.tile_columns());
-        tiles * if by.of_samples { 1 } else { by.batches.into() }
-    }
-
-    fn partials_per_row(&self) -> u64 {
-        self.row_groups() * (self.division.threads_per_row / self.threads_per_partial)
     }
 }
 
@@ -133,8 +119,7 @@ impl Walk for ColumnsInRegisters<'_> {
     }
 
     fn kept_records(&self) -> u64 {
-        let is_summed = self.over.planner.tensors.param_grads();
-        u64::from(is_summed) * self.over.by.parameters() * self.partials_per_row()
+        self.over.row_records(&self.cut)
     }
 
     fn bound_besides_params(&self) -> Option<usize> {
@@ -142,7 +127,8 @@ impl Walk for ColumnsInRegisters<'_> {
     }
 
     fn reduce(&self, known: &Known, _workspace: &mut Workspace) -> Result<Reduced, Unfit> {
-        let Self { over, division, .. } = self;
+        let Self { over, cut, .. } = self;
+        let division = &cut.division;
         let Columns { planner, by: of } = over;
         let params = &known.params;
         let kernel = InRegisters {
@@ -156,14 +142,15 @@ impl Walk for ColumnsInRegisters<'_> {
             of_samples: of.of_samples,
             add_thread_rows: division.at_once() > 1,
             summed: planner.tensors.param_grads(),
-            threads_per_partial: word(self.threads_per_partial),
+            threads_per_partial: word(cut.threads_per_partial),
+            one_tile: cut.walked_tiles == 1,
             ..InRegisters::default()
         };
         let kernel = (kernel, division.workgroup_size);
         let mut reduced = Reduced::default();
         let dispatches = &mut reduced.dispatches;
-        for piece in &pieces_of(of, &known.part, division.tile_columns()) {
-            let shares = over.shares(piece, &(0..1), of.rows.into(), 1)?;
+        for piece in cut.pieces.values().flatten() {
+            let shares = over.shares(piece, &(0..1), of.rows.into(), cut.walked_tiles)?;
             dispatches.extend(planner.over(&shares, kernel, |share, range| {
                 let uniforms = InRegistersUniforms {
                     tiles: BatchTiles {
@@ -171,10 +158,10 @@ impl Walk for ColumnsInRegisters<'_> {
                         copies: params.copies,
                         ..share.tiles
                     },
-                    row_step: of.rows.max(1),
+                    row_step: 1,
                     misalignments: 1,
-                    row_groups: word(self.row_groups()),
-                    partials_per_row: word(self.partials_per_row()),
+                    row_groups: word(cut.row_groups),
+                    partials_per_row: word(cut.partials_per_row()),
                     row_partials: known.kept.first,
                     scalars: planner.problem.scalars(),
                     ..InRegistersUniforms::default()
@@ -185,7 +172,7 @@ impl Walk for ColumnsInRegisters<'_> {
         }
         let is_summed = planner.tensors.param_grads();
         let rows = word(of.parameters());
-        let sums = || Partials::side_by_side(known.kept, rows, self.partials_per_row());
+        let sums = || Partials::side_by_side(known.kept, rows, cut.partials_per_row());
         reduced.parameters = is_summed.then(sums);
         Ok(reduced)
     }

@@ -158,6 +158,7 @@ impl Walk for RowsInRegisters<'_> {
             held_rows: 1,
             vector_vec4s: word(rows.division.vector_vec4s),
             of_rows: true,
+            one_tile: true,
             of_planes: self.is_over_groups(),
             aligned: rows.aligned(),
             shares_words: planner.shares_words(rows.columns),
