@@ -58,7 +58,8 @@ fn in_registers(
     if index >= uniforms.end_tile { return; }
     // Compilers for the web trace what all invocations have in common by whole structs: `local` stays out of this one.
     let tile = tile_at(index);
-    if tile.steps.x >= tile.steps.y { return; }
+    // A tile without rows leaves partial sums, which are 0.
+    if !of_rows && tile.steps.x >= tile.steps.y { return; }
     var own_first = first_column_of(uniforms.first_column_tile, local);
     let thread_row = local / threads_per_row;
     // The number of elements before a row in its first vec4.

@@ -132,7 +132,6 @@ UNSEEN = [
     ("operators/rows_forward.wgsl", "begin_row", "begun.shift", "", "any number near the mean is a shift"),
     ("parts/columns_in_registers.wgsl", "begin_tile", "load_in_row", "", "any number near the mean is a shift"),
     ("parts/rows_in_registers.wgsl", "begin_tile", "load_in_row", "", "any number near the mean is a shift"),
-    ("parts/columns_in_registers.wgsl", "tile_at", "return Tile", "tile, 1u", "columns leave no partial sums"),
     ("parts/columns_in_registers.wgsl", "store_statistics_of_tile", ">= uniforms.end_column", "> uniforms.end_column",
      "past the end, the last columns' statistics are written again"),
     ("parts/rows_in_registers.wgsl", "store_statistics_of_tile", "> 0u ||", "> 1u ||", "any invocation may write what all have"),

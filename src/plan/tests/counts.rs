@@ -308,14 +308,14 @@ fn picture(points: &BTreeMap<String, Vec<(f64, f64)>>) -> String {
                 top + inner_height + 12.0
             );
         }
-        for (size, fraction) in own {
-            let _ = writeln!(
-                text,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.2\" fill=\"#06c\" fill-opacity=\"0.6\"/>",
-                x(*size),
-                y(*fraction)
-            );
-        }
+        let points = own
+            .iter()
+            .map(|(size, fraction)| format!("M{:.0} {:.0}h0", x(*size), y(*fraction)));
+        let _ = writeln!(
+            text,
+            "<path d=\"{}\" stroke=\"#06c\" stroke-opacity=\"0.5\" stroke-width=\"2.5\" stroke-linecap=\"round\"/>",
+            points.collect::<String>()
+        );
     }
     text + "</svg>\n"
 }
