@@ -98,7 +98,7 @@ fn store_first_statistics(vec4_index: u32, coefficients: Coefficients, count: u3
     store_first_variance(vec4_index, coefficients.variance, count);
 }
 
-// Writes those that follow from the sums of the first `count` of four rows, or of row i of the four.
+// Writes those that follow from the sums of the first `count` of four rows.
 fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     store_first_statistics(vec4_index, with_sums(Coefficients(), sums, scalars), count);
 }

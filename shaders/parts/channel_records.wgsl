@@ -2,7 +2,7 @@
 
 #import one_channel, grouped_channels
 
-fn record_of(channel: u32) -> real4 {
+fn record_before_sums(channel: u32) -> real4 {
     if recorded { return load_workspace(uniforms.stats + channel); }
     return record_of_channel(statistic_of(channel), parameter_of(channel), uniforms.epsilon);
 }

@@ -47,7 +47,11 @@ fn store_sums_of_row(local: u32, column_tile: u32, row: u32, half: u32, own: Tot
     let joint = team_sum(local, threads_per_partial, half, own);
     if local % threads_per_partial > 0u || row >= uniforms.rows { return; }
     let group = column_tile / uniforms.walked_tiles % uniforms.row_groups;
-    store_workspace(row_partial(local, group, number_of_row(batch_of(column_tile), row)), words_of_total(joint));
+    let to = row_partial(local, group, number_of_row(batch_of(column_tile), row));
+    // A window that ended inside a walk has left a part of the sum.
+    var before = real4();
+    if !one_tile && column_tile % uniforms.walked_tiles > 0u { before = load_workspace(to); }
+    store_workspace(to, before + words_of_total(joint));
 }
 
 fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {

@@ -59,7 +59,12 @@ fn given_of_columns(batch: u32, column: u32) -> Coefficients {
     }
     var position = position_at(column);
     let own = vec4(batch * uniforms.row_channels) + four_channels(&position);
-    return coefficients_of(side_by_side(record_of(own.x), record_of(own.y), record_of(own.z), record_of(own.w)));
+    return coefficients_of(side_by_side(
+        record_before_sums(own.x),
+        record_before_sums(own.y),
+        record_before_sums(own.z),
+        record_before_sums(own.w),
+    ));
 }
 
 // Writes the records of the channels of four columns, if these are their channels' first.

@@ -1,6 +1,7 @@
 // Shared by the kernels that write the outputs of a plane, or of a chunk of it. A vector is stored by the team in whose
-// range it begins; where the plane ends inside a vector, the elements after it belong to the next plane in storage. The
-// kernel defines `plane_coefficients`, those of a plane, and `outputs_of`.
+// range it begins; where the plane ends inside a vector, the elements after it belong to the next plane in storage. Only
+// such a vector computes theirs, where a branch that is not taken costs nothing (`branches`). The kernel defines
+// `plane_coefficients`, those of a plane, and `outputs_of`.
 
 #import body, vectors
 
@@ -25,8 +26,10 @@ fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start
                     let other = plane_coefficients(plane + (elements[i] - plane_start) / uniforms.inner);
                     value = select_outputs(value, outputs_of(inputs[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
                 }
-            } else if !vec4_aligned {
-                value = select_outputs(value, outputs_of(inputs[k], next), elements >= vec4(plane_end));
+            } else if !vec4_aligned && (!branches || elements.w >= plane_end) {
+                var other = next;
+                if branches { other = plane_coefficients(plane + 1u); }
+                value = select_outputs(value, outputs_of(inputs[k], other), elements >= vec4(plane_end));
             }
             outputs[k] = value;
         }

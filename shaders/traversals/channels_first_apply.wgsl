@@ -12,8 +12,8 @@
 //
 // Bindings: src (for a gradient by batch statistics or with an activation, and for a forward pass), diff_dst and mask
 // (for a gradient), residual (for a forward pass) read; workspace read, or statistics and parameters, unless they are
-// `recorded`, or parameters, if records are `of_statistics`; diff_src written, or diff_dst in place, and with a mask diff_residual, gradients of
-// parameters (`adds_up`); or dst written.
+// `recorded`, or parameters, if records are `of_statistics`; diff_src written, or diff_dst in place, and with a mask
+// diff_residual, gradients of parameters (`adds_up`); or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; n more in for a residual; n / 32 words in and
 // n more out for a mask.
 
@@ -42,7 +42,7 @@ fn channels_first_apply(
         let plane_start = plane * uniforms.inner - uniforms.window;
         let own = plane_coefficients(plane);
         var next = own;
-        if !vector_aligned { next = plane_coefficients(plane + 1u); }
+        if !vector_aligned && !(branches && !vec4_aligned) { next = plane_coefficients(plane + 1u); }
         apply_to_plane(plane, own, next, plane_start, chunk_range(plane, chunk), thread);
     }
 }
@@ -57,7 +57,7 @@ fn plane_coefficients(plane: u32) -> Coefficients {
         let own = with_params(known, params_of(parameter_of(channel)));
         coefficients = coefficients_of(splat(record_of_coefficients(own, 0u)));
     } else {
-        coefficients = coefficients_of(splat(record_of(channel)));
+        coefficients = coefficients_of(splat(record_before_sums(channel)));
     }
     if adds_up { return with_sums(coefficients, sums_of_channel(channel), scalars()); }
     if !has_means { return coefficients; }

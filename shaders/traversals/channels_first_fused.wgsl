@@ -145,7 +145,7 @@ fn apply_to_channel(channel: u32, i: u32, member: u32) {
     let thread = thread_of(member, uniforms.threads_per_plane);
     let own = plane_coefficients(i);
     var next = own;
-    if !vector_aligned { next = plane_coefficients(i + 1u); }
+    if !vector_aligned && !(branches && !vec4_aligned) { next = plane_coefficients(i + 1u); }
     for (var n = team_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
         let start = plane_start_of(n, channel);
         // Where the last vector ends after the plane, its end is in the plane of the tile's next channel, or past

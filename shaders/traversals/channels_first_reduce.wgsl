@@ -8,9 +8,9 @@
 // With constant statistics the gradient does not need the sums: where planes begin at vectors, the same pass writes
 // diff_src = gamma · r · diff_dst.
 //
-// Bindings: src, diff_dst and mask (for a gradient) or residual (optional, for a forward pass over rows), statistics and
-// parameters (unless `recorded`) read; workspace read and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text
-// writes dst, the result of a forward pass.
+// Bindings: src, diff_dst and mask (for a gradient) or residual (optional, for a forward pass over rows), statistics
+// and parameters (unless `recorded`) read; workspace read and written; diff_src and with a mask diff_residual
+// (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 
 #import tiles, threads, body, records, vectors, channels_first, plane_reduce, team_sum, channel_records
@@ -32,7 +32,7 @@ fn channels_first_reduce(
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
     let outer_tile = tile / uniforms.chunks / uniforms.channels;
-    let record = record_of(channel);
+    let record = record_before_sums(channel);
     let coefficients = coefficients_of(splat(record));
 
     var sums = Accumulator();

@@ -1,8 +1,9 @@
-// A gradient or forward pass in one reading, for rows or columns so short that the invocations that share them hold them
-// in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm), or statistics to
-// columns of batches, and parameters to rows (norms over channels). For the gradient of layer norm, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A
-// forward pass computes the statistics of src + residual and writes dst by them, and with a residual that sum. The
-// statistics that the caller wants are written, too.
+// A gradient or forward pass in one reading, for rows or columns so short that the invocations that share them hold
+// them in registers. Statistics belong to rows, and parameters to columns (`of_rows`: layer and RMS norm), or
+// statistics to columns of batches, and parameters to rows (norms over channels). For the gradient of layer norm,
+// with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A forward pass computes
+// the statistics of src + residual and writes dst by them, and with a residual that sum. The statistics that the
+// caller wants are written, too.
 //
 // A tile is some rows by all vectors of a row, or all rows of a batch by `threads_per_row` vectors. An invocation holds
 // `column_vectors` vectors of `held_rows` rows. Compilers keep arrays in registers if they are as long as the loops over

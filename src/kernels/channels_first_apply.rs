@@ -13,6 +13,8 @@ constants! {
         vec4_aligned: bool,
         narrow: bool,
         ends_with_vector: bool,
+        /// A branch that is not taken costs nothing.
+        branches: bool,
         has_means: bool,
         /// It adds up the partial sums itself.
         adds_up: bool,
@@ -51,7 +53,7 @@ impl Describe for ChannelsFirstApply {
             .div_ceil(vector)
             .div_ceil(threads_per_plane);
         let partials = u64::from(self.adds_up) * u64::from(uniforms.partial_count);
-        let of_a_plane = 1 + 2 * partials + vectors * of_a_vector(self.vector_vec4s, self.narrow);
+        let of_a_plane = 1 + 3 * partials + vectors * of_a_vector(self.vector_vec4s, self.narrow);
         partials + planes * of_a_plane
     }
 

@@ -14,6 +14,8 @@ constants! {
         vec4_aligned: bool,
         narrow: bool,
         ends_with_vector: bool,
+        /// A branch that is not taken costs nothing.
+        branches: bool,
         /// Only where planes begin at vectors.
         in_turns: bool,
     }

@@ -108,7 +108,8 @@ impl Describe for ColumnsWalk {
             let repeats = u64::from(tiles.columns).div_ceil(row);
             of_vectors + channels * (1 + repeats * (1 + u64::from(of.inner)))
         };
-        let of_a_tile = of_vectors
+        let leaves = u64::from(self.reduced && !self.applied && !self.recorded);
+        let of_a_tile = (1 + 4 * leaves) * of_vectors
             + u64::from(self.reduced) * sums
             + by_channel
             + u64::from(self.applied) * results;

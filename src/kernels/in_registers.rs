@@ -1,4 +1,4 @@
-//! The whole gradient or forward pass over rows, or forward pass over columns, in one reading.
+//! The whole gradient or forward pass over rows or columns, in one reading.
 
 use super::describe::{constants, uniforms};
 use super::files::{File, file};
@@ -92,7 +92,8 @@ impl Describe for InRegisters {
         let held = 1 + u64::from(self.held_rows) * of_a_row;
         let reductions = body.row_reductions();
         let sums_rows = u64::from(self.summed && !self.of_rows);
-        let of_a_step = 1 + (1 + reductions + sums_rows) * held + reductions * sum;
+        let statistics = 4 * u64::from(!self.of_rows && !self.aligned);
+        let of_a_step = 1 + statistics + (1 + reductions + sums_rows) * held + reductions * sum;
         // The sums of invocations with the same columns, at most of all subgroups, which have four invocations at least.
         let sum_of_columns = u64::from(self.add_thread_rows)
             * (tree(thread_rows) + thread_rows.min(workgroup_size / 4));

@@ -38,16 +38,19 @@
 //!   channel / `group_channels`, which is below `statistics`, and parameters at channel mod `parameters`. Where
 //!   channels are `mixed`, these indices consist of some of the channel's digits along the axes, and are below the
 //!   product of these axes' sizes, which is the length. Where rows have parameters of each sample, the length is a
-//!   whole row for each; the sample is the batch of the tile, and the vec4 is clamped to its last.
+//!   whole row for each; the sample is the batch of the tile, and the vec4 is clamped to its last. Where rows are groups
+//!   of planes, the channel is below `row_channels`, which is the length: the first of the row's group, plus the column's
+//!   plane among those of the group, the column clamped to the row's last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
-//!   `group_channels`, of a group that is clamped to the last; where channels are `mixed`, by an index joined of digits
+//!   `group_channels`, of a group that is clamped to the last, or by channel k, below `channels` / `parameters`, of those
+//!   with a parameter that is clamped to the last; where channels are `mixed`, by an index joined of digits
 //!   along the channels' axes, below the product of their sizes, in `finish`, too);
 //!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, partial sum);
 //!   copies of parameters by vec4 of their elements;
-//!   the records that `pack_statistics` spreads by statistic, which is below `statistics`;
+//!   the records to which `channels_first_apply` adds parameters by statistic, which is below `statistics`;
 //!   subtotals by (subtotal, vec4 of channels).
 //! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to
 //!   them wrap back. Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits

@@ -110,8 +110,9 @@ impl Assembly<'_, '_> {
             parts => parts,
         };
         let longest = parts.first().map_or(0, |part| part.end - part.start);
+        let needs_none = !given.is_empty() && !problem.has_sums(self.planner.tensors);
         let records = match problem.family {
-            _ if has(Stage::Whole) => 0,
+            _ if has(Stage::Whole) || needs_none => 0,
             Family::Groups if has(Stage::Combine) => {
                 let is_given = !self.planner.body.statistics().is_empty();
                 u64::from(is_given) * u64::from(problem.groups.channels_of_all())
@@ -161,7 +162,8 @@ impl Assembly<'_, '_> {
         };
         let given = || tensors.statistics.iter().chain(params);
         let fits = self.binds_given(walk, others + given().count());
-        if fits && walk.parts().len() <= 1 && !tensors.statistics.is_empty() {
+        let held = given().all(|one| one.padded_bytes() <= self.planner.profile.max_binding);
+        if fits && held && walk.parts().len() <= 1 && !tensors.statistics.is_empty() {
             given().map(Binding::whole).collect()
         } else {
             vec![]

@@ -274,7 +274,7 @@ fn more_tiles_than_workgroups() {
             profile.max_workgroups = 7;
             profile.tuning = tuning;
         });
-        ncx(&[9, 132], 5).check(&folded, "fused columns");
+        ncx(&[9, 132], 5).check(&folded, "fused channels last");
 
         // The order of additions does not depend on how the workgroups are folded.
         let operation = batch_norm_gradient::<bf16, f32>(&[40, 30, 40], DataFormat::Ncx);

@@ -105,6 +105,9 @@ axes_norm_{backward,forward}/{7x37x64/over_1/along_1,3x60x12/over_1/along_0-1,50
 axes_norm_forward/{5x300x24/over_1/along_1,2x129x20/over_1/along_0-1}/{f32/silu,bf16/uncentered/gate/residual,f32/zero_centered_gamma/residual,f16/no_gamma}/columns_in_registers/gpu
 axes_norm_forward/3x40x44/over_1/along_1/uncentered/{f32,bf16/gate}/columns_in_registers/gpu/max_storage_buffers=4
 axes_norm_{backward,forward}/6x64x128/over_1/along_1/f32/columns_in_registers/gpu/max_binding=131072
+# Windows that end inside a walk over column tiles.
+axes_norm_backward/{7x12x100/over_1/along_1,7x12x101/over_1/along_1,5x9x300/over_1/along_0-1}/{f32,f16}/columns_in_registers/gpu/busy_workgroups=3/max_binding=16384
+axes_norm_inference/{64x4x4096,9x3x5001}/over_1/along_1/f32/max_binding=1048576
 axes_norm_{backward,forward}/7x37x64/over_1/along_1/f32/{huge_mean,vast,equal,wide}/columns_in_registers/gpu
 axes_norm_backward/{5x300x24/over_1/along_1,2x129x20/over_1/along_0-1,3x70x21/over_1/along_1}/{f32/silu,bf16/uncentered/gate,f32/zero_centered_gamma,f16/no_gamma,f32/frozen,f16}/columns_in_registers/gpu
 axes_norm_backward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,5x8x9/over_1/along_1}/{f16,bf16-f32,f32}/columns_in_registers/{in_place,exact,pooled}

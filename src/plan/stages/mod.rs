@@ -9,7 +9,7 @@ pub(super) mod params;
 /// A stage of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Writes a record of each channel, row or column: what is known before the sums.
+    /// Writes a record of each channel, row or column, what is known before the sums, where no walk reads that itself.
     Pack,
     /// Reads the tensors for partial sums.
     Reduce,

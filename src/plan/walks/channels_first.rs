@@ -8,7 +8,7 @@ use crate::kernels::{
 };
 use crate::plan::axes::{Grid, Layout};
 use crate::plan::dispatch::Dispatch;
-use crate::plan::limits::{MAX_SEQUENTIAL, Unfit};
+use crate::plan::limits::{MAX_SEQUENTIAL, MOST_ITERATIONS, Unfit};
 use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
@@ -264,6 +264,13 @@ impl Walk for Planes<'_> {
         let takes_means = problem.family == Family::Channels && problem.has_means();
         let is_few = partials.count <= MOST_ADDED && of_a_tile * count <= MOST_ADDED_OF_TILES;
         // Four channels' results are an invocation's.
+        let threads =
+            profile.threads_per_plane(self.workgroup_size, tiles.chunk, alignment.vector_vec4s);
+        let planes = div_ceil(
+            tiles.planes,
+            u64::from(self.workgroup_size / threads.max(1)),
+        );
+        let fits = fits && 4 * planes * partials.count <= MOST_ITERATIONS / 4;
         let fits = fits && 4 * count * u64::from(self.workgroup_size) >= u64::from(grid.channels);
         takes_means && !problem.epilogue.gated && is_plain && !alignment.narrow && fits && is_few
     }
@@ -356,6 +363,7 @@ impl Walk for Planes<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             ends_with_vector: alignment.ends_with_vector,
+            branches: profile.cheap_barriers(),
             has_means: known.means.is_some() && known.few_sums.is_none(),
             adds_up: known.few_sums.is_some(),
             recorded: known.given.is_empty(),

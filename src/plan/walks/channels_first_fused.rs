@@ -263,6 +263,7 @@ impl Walk for PlanesFused<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             ends_with_vector: alignment.ends_with_vector,
+            branches: planner.profile.cheap_barriers(),
             in_turns: block.in_turns,
         };
         // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.

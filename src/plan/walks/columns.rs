@@ -1,9 +1,8 @@
 //! Norms over an axis that is not the last one, like layer norm over channels (NCX): statistics belong to columns,
 //! parameters to rows.
 //!
-//! A workgroup that has all rows of its columns reads them twice, in one dispatch. Otherwise a reduction takes the sums
-//! of columns and of rows in one reading, and the elementwise pass has a column's statistics in registers and loads a
-//! row's parameters. Where there is no room for the records of all columns, ranges of columns are done one after
+//! A reduction takes the sums of columns and of rows in one reading, and the elementwise pass has a column's statistics
+//! in registers and loads a row's parameters. Where there is no room for the records of all columns, ranges of columns are done one after
 //! another, with a workspace for one range. Ranges begin at aligned positions of the statistics, wherever that is in a
 //! batch.
 
@@ -188,7 +187,9 @@ impl Columns<'_> {
         };
         let given = known.params.bindings.iter().chain(&known.given);
         bindings.extend(given.cloned());
-        bindings.push(Binding::workspace());
+        if !applied || known.has_workspace() {
+            bindings.push(Binding::workspace());
+        }
         if applied {
             bindings.extend(window.bind_all(&tensors.outputs));
         }

@@ -70,6 +70,16 @@ impl<'a> Columns<'a> {
             profile.window_holds(batch),
             format_args!("{batch} bytes of a batch do not fit one binding"),
         )?;
+        let bound = || {
+            planner
+                .tensors
+                .written_statistics()
+                .chain(&planner.tensors.statistics)
+        };
+        check(
+            bound().all(|one| one.padded_bytes() <= profile.max_binding),
+            "statistics do not fit one binding",
+        )?;
         let mut statistics = planner.tensors.written_statistics();
         let halves = statistics.any(|one| one.dtype.size() < DType::F32.size());
         check(
@@ -139,7 +149,10 @@ impl<'a> Columns<'a> {
         // By given statistics kernels that bind these need no records.
         let tensors = planner.tensors;
         let bound = planner.elementwise() + tensors.statistics.len() + tensors.params.len();
-        let (needed, held_rows) = if planner.problem.is_inference() && profile.binds(bound) {
+        let mut statistics_bound = tensors.statistics.iter();
+        let held = statistics_bound.all(|one| one.padded_bytes() <= profile.max_binding);
+        let (needed, held_rows) = if planner.problem.is_inference() && held && profile.binds(bound)
+        {
             (0, 1)
         } else {
             (needed, tile_rows)
@@ -160,7 +173,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Ranges of `length` statistics. Their column tiles are numbered, and so many of them share the partial sums of
-    /// rows that those take `room` records, and that there are no more than `busy` walks.
+    /// rows that those take `room` records, and that there are no more than twice `busy` walks.
     pub fn in_ranges(
         &self,
         (division, tile_rows): (Division, u64),

@@ -70,7 +70,13 @@ fn columns_held(over: &Columns<'_>) -> Option<(Division, u64)> {
     // With two vec4s, NVIDIA's compiler keeps what an invocation holds in memory, which takes four times as long.
     let vector_vec4s = 1;
     let width_vectors = div_ceil(of.columns.into(), 4).max(1);
-    let vec4s = (2 * tuning.row_vec4s).min(MOST_ROW_VEC4S);
+    // A forward pass with a residual holds both, like a gradient, of which more rows are held than of layer norm.
+    let times = if planner.problem.epilogue.residual {
+        1
+    } else {
+        2
+    };
+    let vec4s = (times * tuning.row_vec4s).min(MOST_ROW_VEC4S);
     let most = most_vectors(vec4s, vector_vec4s);
     let widest = u64::from(tuning.channels_last_threads.max(1));
     let mut threads_per_row = (1 << widest.ilog2()).min(width_vectors.next_power_of_two());

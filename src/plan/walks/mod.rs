@@ -43,6 +43,13 @@ pub(crate) struct Known {
     pub part: Range<u64>,
 }
 
+impl Known {
+    /// Whether an elementwise pass over rows or columns needs anything from the workspace.
+    pub fn has_workspace(&self) -> bool {
+        self.given.is_empty() || self.means.is_some() || self.params.copied != 0
+    }
+}
+
 /// A reduction, or a kernel that does all at once.
 #[derive(Default)]
 pub(crate) struct Reduced {

@@ -166,7 +166,9 @@ impl<'a> RowsReadTwice<'a> {
                     window.bind_all(&tensors.inputs).collect()
                 };
                 bindings.extend(params.bindings.iter().chain(&known.given).cloned());
-                bindings.push(Binding::workspace());
+                if reduced || known.has_workspace() {
+                    bindings.push(Binding::workspace());
+                }
                 bindings.extend(window.bind_all(written));
                 let uniforms = ColumnsWalkUniforms {
                     tiles: BatchTiles {
