@@ -110,7 +110,7 @@ impl Assembly<'_, '_> {
             parts => parts,
         };
         let longest = parts.first().map_or(0, |part| part.end - part.start);
-        let needs_none = !given.is_empty() && !problem.has_sums(self.planner.tensors);
+        let needs_none = !given.is_empty() && problem.is_inference();
         let records = match problem.family {
             _ if has(Stage::Whole) || needs_none => 0,
             Family::Groups if has(Stage::Combine) => {

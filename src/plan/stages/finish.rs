@@ -133,6 +133,9 @@ impl Partials {
 /// kernel's three tiers no more than 32 numbers follow one another.
 const MOST_PARTIALS: u64 = 1024;
 
+/// The most partial sums of a channel that an elementwise pass adds up itself.
+pub(crate) const MOST_ADDED: u64 = 16;
+
 /// Where a channel's sums come from, and where they go.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Route {
@@ -287,8 +290,13 @@ impl Planner<'_> {
     /// Invocations that share `count` sums in workgroups of at most `most`, and the workgroup size. Only where all
     /// invocations share them may one have more than `few` of them.
     pub fn share_sums(&self, most: u32, count: u64, few: u64) -> (u32, u32) {
-        // Four sums count as a vec4: both are four additions.
-        let threads = threads(most, count, self.profile.tuning.channels_first_vec4s);
+        // Four sums count as a vec4: both are four additions. Few are added up in the order in which an elementwise pass
+        // adds them, so that windows, where it does not, give the same bits.
+        let threads = if count <= MOST_ADDED {
+            1
+        } else {
+            threads(most, count, self.profile.tuning.channels_first_vec4s)
+        };
         match threads {
             _ if count > u64::from(threads) * few => (most, most),
             1 => (1, self.workgroup(PACK_WORKGROUP)),

@@ -13,15 +13,14 @@ use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, word};
-use crate::plan::stages::finish::Partials;
+use crate::plan::stages::finish::{MOST_ADDED, Partials};
 use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
 
 /// Invocations of a workgroup that may have no plane.
 const MOST_IDLE: u32 = 32;
 
-/// The most partial sums of a channel that the elementwise pass adds up itself, and of all its tiles.
-const MOST_ADDED: u64 = 16;
+/// The most partial sums of all tiles that the elementwise pass adds up itself.
 const MOST_ADDED_OF_TILES: u64 = 1 << 16;
 
 /// How a grid's planes lie in vectors.
