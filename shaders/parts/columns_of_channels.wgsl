@@ -6,7 +6,8 @@
 // axes. Its rows are its indices over the reduced axes, or, if `in_one_piece`, those of a tensor by itself, which
 // consists of whole rows.
 
-#import axes, body, channel_records, columns, params, positions, records, vectors, sum_across
+#import axes, body, columns, positions, records, vectors, sum_across
+#import channels_given if reads_given, channels_recorded if not reads_given
 
 fn start_of_row(batch: u32, row: u32) -> u32 {
     var own = row;
@@ -50,32 +51,13 @@ fn records_of_columns(region: u32, batch: u32, column: u32) -> Words {
     return load_records(vec4(region + batch * uniforms.row_channels) + four_channels(&position));
 }
 
-// The coefficients of four columns' channels before their sums, from tensors: those of a record, unless the sums follow.
+// The coefficients of four columns before their sums, from tensors.
 fn given_of_columns(batch: u32, column: u32) -> Coefficients {
-    if columns_are_channels {
-        let known = with_params(statistics_of(column / 4u, uniforms.epsilon), load_params(column / 4u));
-        if reduced && applied { return known; }
-        return coefficients_of(records_of_coefficients(known));
-    }
-    var position = position_at(column);
-    let own = vec4(batch * uniforms.row_channels) + four_channels(&position);
-    return coefficients_of(side_by_side(
-        record_before_sums(own.x),
-        record_before_sums(own.y),
-        record_before_sums(own.z),
-        record_before_sums(own.w),
-    ));
+    return given_of_channels(batch, column);
 }
 
-// Writes the records of the channels of four columns, if these are their channels' first.
 fn leave_records(batch: u32, column: u32, coefficients: Coefficients) {
-    for (var i = 0u; i < 4u; i++) {
-        let own = column + i;
-        if own < uniforms.row_channels * uniforms.inner && own % uniforms.inner == 0u {
-            let channel = batch * uniforms.row_channels + own / uniforms.inner;
-            store_workspace(uniforms.stats + channel, record_of_coefficients(coefficients, i));
-        }
-    }
+    leave_records_of_channels(batch, column, coefficients);
 }
 
 // Rows have no parameters.

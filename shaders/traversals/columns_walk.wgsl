@@ -41,7 +41,7 @@ alias RowInputs = array<VectorInputs, column_vectors>;
 alias Columns = array<array<KnownOfColumns, vector_vec4s>, column_vectors>;
 alias ColumnBlocks = array<array<Block, vector_vec4s>, column_vectors>;
 
-const leaves_records: bool = reduced && !applied && !recorded && statistics_given;
+const leaves_records: bool = reduced && reads_given;
 const adds_rows: bool = (of_rows && reduced) || (!of_rows && summed);
 const adds_columns: bool = (of_rows && summed) || (!of_rows && reduced);
 const in_order: bool = of_rows && applied && !aligned;

@@ -42,6 +42,8 @@ constants! {
         applied: bool,
         /// Records of what is known before the sums are in the workspace.
         recorded: bool,
+        /// Statistics are read from their tensors.
+        reads_given: bool,
         /// Each column is a channel.
         columns_are_channels: bool,
         /// A gradient's means are in the workspace.
@@ -108,7 +110,7 @@ impl Describe for ColumnsWalk {
             let repeats = u64::from(tiles.columns).div_ceil(row);
             of_vectors + channels * (1 + repeats * (1 + u64::from(of.inner)))
         };
-        let leaves = u64::from(self.reduced && !self.applied && !self.recorded);
+        let leaves = u64::from(self.reduced && self.reads_given);
         let of_a_tile = (1 + 4 * leaves) * of_vectors
             + u64::from(self.reduced) * sums
             + by_channel

@@ -41,6 +41,8 @@ parts! {
     "batches"
     "channel_records"
     "channels_first"
+    "channels_given"
+    "channels_recorded"
     "column_partials"
     "columns"
     "columns_aligned"

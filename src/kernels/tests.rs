@@ -640,7 +640,14 @@ fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
     ];
     let each = activations.into_iter().flat_map(|activation| {
         let file = super::epilogue::file(activation);
-        [true, false].map(|value| files::with_imports(entry.file, body.file(), file, &|_| value))
+        let imports =
+            |is: &dyn Fn(&str) -> bool| files::with_imports(entry.file, body.file(), file, is);
+        // All flags, none, and all but one.
+        let constants = entry.constants.iter().map(|&(flag, _)| flag);
+        let but_one = constants.map(|flag| imports(&|name| name != flag));
+        let mut all = vec![imports(&|_| true), imports(&|_| false)];
+        all.extend(but_one);
+        all
     });
     each.flatten().collect()
 }

@@ -105,6 +105,7 @@ impl Division {
         ColumnsWalk {
             reduced,
             applied,
+            reads_given: !known.given.is_empty(),
             recorded: known.given.is_empty()
                 && (pass == Pass::Results || !(applied || planner.body.statistics().is_empty())),
             has_means: pass == Pass::Results && known.means.is_some(),
