@@ -225,7 +225,7 @@ fn plans_are_counted() {
         {
             let beta = !matches!(norm, Norm::Rms { .. });
             let operation =
-                Operation::new(norm.clone(), pass.clone(), &shape, dtype).with_params(true, beta);
+                Operation::new(norm.clone(), *pass, &shape, dtype).with_params(true, beta);
             let Ok(plan) = operation.planned(&profile) else {
                 continue;
             };
