@@ -1,10 +1,10 @@
 //! Norms over an axis that is not the last one, like layer norm over channels (NCX): statistics belong to columns,
 //! parameters to rows.
 //!
-//! A reduction takes the sums of columns and of rows in one reading, and the elementwise pass has a column's statistics
-//! in registers and loads a row's parameters. Where there is no room for the records of all columns, ranges of columns are done one after
-//! another, with a workspace for one range. Ranges begin at aligned positions of the statistics, wherever that is in a
-//! batch.
+//! A reduction takes the sums of columns and of rows in one reading, and the elementwise pass has a column's
+//! statistics in registers and loads a row's parameters. Where there is no room for the records of all columns, ranges
+//! of columns are done one after another, with a workspace for one range. Ranges begin at aligned positions of the
+//! statistics, wherever that is in a batch.
 
 use super::columns_cut::{Columns, Cut, Piece, pieces_of};
 use super::division::Pass;
