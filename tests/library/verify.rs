@@ -121,6 +121,21 @@ fn long_loops() {
     }
 }
 
+/// No listed case forces an algorithm that its operation cannot take.
+#[test]
+fn every_listed_case_has_a_plan() {
+    let gpu = &one(false).gpu;
+    let mut refused = Vec::new();
+    for case in cases(true) {
+        let mut profile = case.profile(gpu);
+        (profile.f16, profile.f64) = (true, true);
+        if let Err(error) = case.operation().plan(&profile) {
+            refused.push(format!("{case}: {error}"));
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
 /// The default list, as the quick run uses it, covers every operator's algorithms and types.
 #[test]
 fn the_list_has_every_algorithm_and_type() {

@@ -110,7 +110,7 @@ axes_norm_backward/{7x12x100/over_1/along_1,7x12x101/over_1/along_1,5x9x300/over
 axes_norm_inference/{64x4x4096,9x3x5001}/over_1/along_1/f32/max_binding=1048576
 axes_norm_{backward,forward}/7x37x64/over_1/along_1/f32/{huge_mean,vast,equal,wide}/columns_in_registers/gpu
 axes_norm_backward/{5x300x24/over_1/along_1,2x129x20/over_1/along_0-1,3x70x21/over_1/along_1}/{f32/silu,bf16/uncentered/gate,f32/zero_centered_gamma,f16/no_gamma,f32/frozen,f16}/columns_in_registers/gpu
-axes_norm_backward/{7x37x65/over_1/along_1,2x300x13/over_1/along_0-1,5x8x9/over_1/along_1}/{f16,bf16-f32,f32}/columns_in_registers/{in_place,exact,pooled}
+axes_norm_backward/{7x37x65/over_1/along_1,2x30x13/over_1/along_0-1,5x8x9/over_1/along_1}/{f16,bf16-f32,f32}/columns_in_registers/{in_place,exact,pooled}
 axes_norm_inference/{2x6x35/over_2/along_0-1,3x9x8/over_1/along_0-2,6x4x10/over_0-2/along_0-1}/{relu,residual/relu}/{f32/uncentered,f32}
 axes_norm_{backward,forward}/{2x3x2x2x3x2x2x5/over_1-3-5-7/along_0-3-4-7,2x3x2x2x3x2x2x4/over_0-2-4-6/along_1-2-5-6}/{f32,f64/uncentered}
 axes_norm_backward/{3x7x192/along_0-2/over_2,23x101/rows_read_twice,7x37x64/over_1/along_1,4x5x6x7/over_1-3/along_none,6x4x10/over_0-2/along_0-1}/no_gamma/{f32,bf16-f32/uncentered,f32/no_beta}
@@ -365,7 +365,7 @@ group_norm_forward/{3x8x40/groups_2,6x32x728/groups_4}/ncx/f32/{huge_mean,equal,
 group_norm_forward/40x12x200/ncx/groups_6/f32/rows_in_registers/gpu/window_unit=4096,max_workgroups=255/windows=65536
 instance_norm_forward/{3x5x27,4x8x40,2x9x5,3x7x3,2x6x1,2x3x301}/ncx/{f32,f16,bf16-f32,f64}/rows_in_registers/{gpu,software,tiny}
 instance_norm_forward/{3x5x27,4x8x40}/ncx/{relu/f32,silu/f32,residual/f16,f32/exact,bf16/pooled}/rows_in_registers/gpu
-axes_norm_forward/{5x6x28/over_2/along_0-1,4x3x6x8/over_2-3/along_1,5x6x27/over_2/along_0-1,4x8x12/over_2/along_0}/{f32,f32/uncentered,bf16-f32,f16/uncentered/gate}/rows_in_registers/{gpu,tiny}
+axes_norm_forward/{5x6x28/over_2/along_0-1,4x3x6x8/over_2-3/along_1,5x6x27/over_2/along_0-1}/{f32,f32/uncentered,bf16-f32,f16-f16-f32/uncentered/gate}/rows_in_registers/{gpu,tiny}
 group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7}/nxc/f32/general/{gpu,tiny}
 group_norm_{backward,forward}/{3x52x3/groups_1/f32/gpu,3x52x3/groups_1/f32/tiny,2x36x10/groups_5/f32/software,2x24x6/groups_2/bf16}/nxc/general
 group_norm_{backward,forward}/{3x20x12/groups_4,2x9x6/groups_2,3x7x5/groups_5}/nxc/{f16-f32,bf16}/general
