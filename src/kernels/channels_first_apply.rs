@@ -15,6 +15,9 @@ constants! {
         ends_with_vector: bool,
         /// A branch that is not taken costs nothing.
         branches: bool,
+        /// Invocations share a tile's vectors, not its planes, each `vectors_at_once`.
+        by_vectors: bool,
+        vectors_at_once: u32,
         has_means: bool,
         /// It adds up the partial sums itself.
         adds_up: bool,
@@ -53,6 +56,12 @@ impl Describe for ChannelsFirstApply {
             .div_ceil(vector)
             .div_ceil(threads_per_plane);
         let partials = u64::from(self.adds_up) * u64::from(uniforms.partial_count);
+        if self.by_vectors {
+            let vectors = u64::from(uniforms.tile_planes) * u64::from(uniforms.tiles.chunk) / vector;
+            let turns = vectors.div_ceil(workgroup_size * u64::from(self.vectors_at_once));
+            let of_a_turn = u64::from(self.vectors_at_once) * (2 + u64::from(self.vector_vec4s));
+            return 2 * partials + turns * (1 + of_a_turn);
+        }
         let of_a_plane = 1 + 3 * partials + vectors * of_a_vector(self.vector_vec4s, self.narrow);
         partials + planes * of_a_plane
     }

@@ -66,6 +66,8 @@ parts! {
     "plane_apply"
     "plane_edges"
     "plane_reduce"
+    "planes_by_teams"
+    "planes_by_vectors"
     "positions"
     "realigned"
     "records"

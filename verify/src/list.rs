@@ -183,6 +183,9 @@ batch_norm_forward/{6x33x729/ncx,50011x3/nxc}/relu/residual/f32/software/window_
 batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu/f32,silu/f16,residual/f16,relu/residual/f32}
 group_norm_{backward,forward}/{3x8x40/groups_2/relu,2x6x27/groups_3/silu,5x12x3/groups_12/relu/residual}/ncx/f32
 group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/relu,5x12x3/groups_12/silu}/ncx/f16-f32
+batch_norm_{backward,forward,inference}/{9x24x196,3x5x2000,3x70x8}/ncx/{f32,f16,bf16-f32/relu,f64}/channels_first/{gpu,gpu/tile=1000,tiny}
+batch_norm_{backward,forward}/{9x24x196/ncx/f32,3x5x8000/ncx/f32,3x5x16000/ncx/f16}/channels_first/gpu/tile=1000,window_unit=4096/windows=65536
+{group,instance}_norm_{backward,forward,inference}/9x24x196/ncx/{f32,f16/gate}/channels_first/{gpu,gpu/tile=1000}
 group_norm_{backward,forward}/{3x50x8/groups_2/relu,3x7x5/groups_5/silu,2x30x6/groups_3/relu/residual}/nxc/f32
 group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu,2x30x6/groups_3/silu}/nxc/bf16-f32
 group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/no_gamma}/f32

@@ -355,6 +355,13 @@ impl Walk for Planes<'_> {
             profile.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
         let planes = grid.planes();
         let units = div_ceil(planes, tiles.planes) * tiles.chunks;
+        // A plane's coefficients are two records in the workgroup's memory.
+        let held = 8 * u64::from(workgroup_size) * planner.data.accumulator().size();
+        let by_vectors = profile.cheap_barriers()
+            && alignment.vector_aligned
+            && layout.general.is_none()
+            && tiles.planes <= u64::from(workgroup_size)
+            && held <= u64::from(profile.max_workgroup_storage);
         let kernel = ChannelsFirstApply {
             vector_vec4s,
             general: layout.general.is_some(),
@@ -363,6 +370,8 @@ impl Walk for Planes<'_> {
             narrow: alignment.narrow,
             ends_with_vector: alignment.ends_with_vector,
             branches: profile.cheap_barriers(),
+            by_vectors,
+            vectors_at_once: if by_vectors { word(planner.rows_at_once(4, 1)) } else { 1 },
             has_means: known.means.is_some() && known.few_sums.is_none(),
             adds_up: known.few_sums.is_some(),
             recorded: known.given.is_empty(),
