@@ -25,8 +25,8 @@
 //   the sums of four channels. fn combine(coefficients: Coefficients, words: Words) -> Coefficients adds them to the
 //   coefficients, in another dispatch. fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 //   Coefficients does both at once.
-// * fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars): writes the results of the first
-//   `count` of four channels: statistics, or gradients of parameters.
+// * fn store_results(vec4_index: u32, sums: Accumulator, lanes: vec2<u32>, scalars: Scalars): writes the results of
+//   those of four channels from lanes.x to lanes.y: statistics, or gradients of parameters.
 // * fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element: called for the sums, with the coefficients
 //   that are known before them, and for the result.
 // * fn result(element: Element, coefficients: Coefficients) -> Outputs

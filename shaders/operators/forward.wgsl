@@ -164,20 +164,20 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     return merge(sums, Accumulator(block.count, block.shift, mean, m2));
 }
 
-// Writes mean and biased variance of the first `count` of four channels, and updates running statistics, except those
+// Writes mean and biased variance of the lanes of four channels, and updates running statistics, except those
 // of channels without elements.
-fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+fn store_results(vec4_index: u32, sums: Accumulator, lanes: vec2<u32>, scalars: Scalars) {
     if !centered {
-        store_first_mean_square(vec4_index, nan_unless_finite(sums.m2) / max(sums.count, real4(1.0)), count);
+        store_lanes_mean_square(vec4_index, nan_unless_finite(sums.m2) / max(sums.count, real4(1.0)), lanes);
         return;
     }
     let mean = sums.shift + sums.delta;
-    store_first_mean(vec4_index, mean, count);
+    store_lanes_mean(vec4_index, mean, lanes);
     let m2 = nan_unless_finite(sums.m2);
-    store_first_variance(vec4_index, m2 / max(sums.count, real4(1.0)), count);
+    store_lanes_variance(vec4_index, m2 / max(sums.count, real4(1.0)), lanes);
     let weight = select(real4(), real4(scalars.running_weight), sums.count > real4());
     let variance = m2 / max(sums.count - real4(scalars.running_correction), real4(1.0));
     let rest = real4(1.0) - weight;
-    store_first_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
-    store_first_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
+    store_lanes_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, lanes);
+    store_lanes_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, lanes);
 }

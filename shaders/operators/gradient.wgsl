@@ -120,14 +120,14 @@ fn derived_of_group(coefficients: Coefficients, group: Accumulator, scalars: Sca
     return derived(0u, group, scalars);
 }
 
-// Writes the parameters' gradients of the first `count` of four channels. The gate's is Σ diff_dst · (x̂ · gamma +
+// Writes the parameters' gradients of the lanes of four channels. The gate's is Σ diff_dst · (x̂ · gamma +
 // beta).
-fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+fn store_results(vec4_index: u32, sums: Accumulator, lanes: vec2<u32>, scalars: Scalars) {
     var gate = real4(1.0);
     if gated { gate = load_gate(vec4_index); }
-    store_first_diff_beta(vec4_index, gate * sum_d(sums), count);
-    store_first_diff_gamma(vec4_index, gate * sums.d_xhat, count);
+    store_lanes_diff_beta(vec4_index, gate * sum_d(sums), lanes);
+    store_lanes_diff_gamma(vec4_index, gate * sums.d_xhat, lanes);
     if gate_summed {
-        store_first_diff_gate(vec4_index, load_gamma(vec4_index) * sums.d_xhat + load_beta(vec4_index) * sum_d(sums), count);
+        store_lanes_diff_gate(vec4_index, load_gamma(vec4_index) * sums.d_xhat + load_beta(vec4_index) * sum_d(sums), lanes);
     }
 }

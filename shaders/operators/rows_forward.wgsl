@@ -86,21 +86,21 @@ fn store_row(row: u32, coefficients: Coefficients, i: u32) {
 
 // Writes those of four columns.
 fn store_statistics(vec4_index: u32, coefficients: Coefficients) {
-    store_first_statistics(vec4_index, coefficients, 4u);
+    store_statistics_of(vec4_index, coefficients, vec2(0u, 4u));
 }
 
-fn store_first_statistics(vec4_index: u32, coefficients: Coefficients, count: u32) {
+fn store_statistics_of(vec4_index: u32, coefficients: Coefficients, lanes: vec2<u32>) {
     if !centered {
-        store_first_mean_square(vec4_index, coefficients.variance, count);
+        store_lanes_mean_square(vec4_index, coefficients.variance, lanes);
         return;
     }
-    store_first_mean(vec4_index, coefficients.shift + coefficients.delta, count);
-    store_first_variance(vec4_index, coefficients.variance, count);
+    store_lanes_mean(vec4_index, coefficients.shift + coefficients.delta, lanes);
+    store_lanes_variance(vec4_index, coefficients.variance, lanes);
 }
 
-// Writes those that follow from the sums of the first `count` of four rows.
-fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
-    store_first_statistics(vec4_index, with_sums(Coefficients(), sums, scalars), count);
+// Writes those that follow from the sums of the lanes of four rows.
+fn store_results(vec4_index: u32, sums: Accumulator, lanes: vec2<u32>, scalars: Scalars) {
+    store_statistics_of(vec4_index, with_sums(Coefficients(), sums, scalars), lanes);
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {

@@ -21,5 +21,5 @@ fn store_results_of_channels(vec4_index: u32, scalars: Scalars) {
         let first = uniforms.partials + split * uniforms.channels;
         sums = merge(sums, accumulator_of(load_records(vec4(first) + channel)));
     }
-    store_results(vec4_index, sums, min(4u, uniforms.channels - 4u * vec4_index), scalars);
+    store_results(vec4_index, sums, vec2(0u, min(4u, uniforms.channels - 4u * vec4_index)), scalars);
 }

@@ -1,6 +1,6 @@
 // The elementwise pass over some planes, each shared by a team of invocations.
 
-#import channels_first, plane_apply, threads
+#import body, channels_first, plane_apply, threads
 
 // Writes the planes from `first` to `end`, or one chunk of a plane.
 fn apply_to_planes(local: u32, first: u32, end: u32, chunk: u32) {

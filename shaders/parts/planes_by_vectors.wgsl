@@ -20,7 +20,7 @@ fn apply_to_planes(local: u32, first: u32, end: u32, chunk: u32) {
     let step = vectors_at_once * workgroup_size;
     let inverse = 1.0 / f32(uniforms.inner);
     for (var vector = start / vector_elements + local; vector < end_vector; vector += step) {
-        var inputs: array<VectorInputs, vectors_at_once>;
+        var inputs = array<VectorInputs, vectors_at_once>();
         for (var q = 0u; q < vectors_at_once; q++) {
             inputs[q] = load_vector_inputs(min(vector + q * workgroup_size, end_vector - 1u));
         }
@@ -31,7 +31,9 @@ fn apply_to_planes(local: u32, first: u32, end: u32, chunk: u32) {
                 let plane = u32((f32(own * vector_elements - start) + 2.0) * inverse);
                 let coefficients = coefficients_by(plane_records[plane], splat(plane_means[plane]));
                 var outputs = VectorOutputs();
-                for (var k = 0u; k < vector_vec4s; k++) { outputs[k] = outputs_of(inputs[q][k], coefficients); }
+                for (var k = 0u; k < vector_vec4s; k++) {
+                    outputs[k] = outputs_of(inputs[q][k], coefficients);
+                }
                 store_vector_outputs(own, outputs);
             }
         }

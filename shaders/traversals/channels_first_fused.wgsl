@@ -3,7 +3,7 @@
 // a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass computes the statistics of src and
 // writes dst by them.
 //
-// A workgroup does a tile of channels, a multiple of 4, some of them at a time. `planes_at_once` teams of
+// A workgroup does a tile of channels, some of them at a time. `planes_at_once` teams of
 // `threads_per_plane` invocations add up each channel's planes of `inner` consecutive elements. After a barrier they
 // write diff_src or dst: for the whole tile at the end, since a vector may hold elements of two channels, or, if
 // `in_turns`, for the channels that were just read. At every index of N a tile begins with a whole vector, so that
@@ -85,16 +85,19 @@ fn channels_first_fused(
         }
         workgroupBarrier();
     }
-    for (var vec4_index = local; !of_groups && vec4_index < (present + 3u) / 4u; vec4_index += workgroup_size) {
-        let count = min(4u, present - 4u * vec4_index);
-        let i = 4u * vec4_index;
+    let end = (first + present + 3u) / 4u;
+    for (var vec4_index = first / 4u + local; !of_groups && vec4_index < end; vec4_index += workgroup_size) {
+        // Of these four channels, those that are the tile's.
+        let four = vec2(4u * vec4_index);
+        let lanes = clamp(vec2(first, first + present), four, four + vec2(4u)) - four;
+        let i = clamp(four.xxxx + vec4(0u, 1u, 2u, 3u), vec4(first), vec4(first + present - 1u)) - vec4(first);
         let sums = accumulator_of(side_by_side(
-            words_of_total(totals[i]),
-            words_of_total(totals[i + 1u]),
-            words_of_total(totals[i + 2u]),
-            words_of_total(totals[i + 3u]),
+            words_of_total(totals[i.x]),
+            words_of_total(totals[i.y]),
+            words_of_total(totals[i.z]),
+            words_of_total(totals[i.w]),
         ));
-        store_results(first / 4u + vec4_index, sums, count, scalars());
+        store_results(vec4_index, sums, lanes, scalars());
     }
     if !in_turns {
         storageBarrier(); // all of diff_dst is read before diff_src overwrites it

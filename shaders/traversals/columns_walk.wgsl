@@ -154,10 +154,10 @@ fn walk_tile(local: u32, index: u32, tile: u32, half: ptr<function, u32>) {
                 var total = sums[p][k];
                 if adds_columns { total = sum_of_thread_rows(local, threads_per_row, total); }
                 if applied {
-                    if is_own { store_results(column / 4u, total, 4u, scalars()); }
+                    if is_own { store_results(column / 4u, total, vec2(0u, 4u), scalars()); }
                     columns[p][k] = with_sums_of_columns(columns[p][k], total);
                 } else if direct {
-                    if is_own { store_results(column / 4u, total, min(4u, uniforms.end_column - column), scalars()); }
+                    if is_own { store_results(column / 4u, total, vec2(0u, min(4u, uniforms.end_column - column)), scalars()); }
                 } else {
                     if is_own && adds_columns && !by_channel { store_partials(row_tile, batch, column, total); }
                     sums[p][k] = total;

@@ -59,7 +59,7 @@ fn combine_groups(
 
     let count = min(4u, end - 4u * vec4_index);
     // The groups' sums are those of statistics, and a gradient's results those of parameters.
-    if are_groups != statistics_given && local % threads == 0u { store_results(vec4_index, total, count, scalars()); }
+    if are_groups != statistics_given && local % threads == 0u { store_results(vec4_index, total, vec2(0u, count), scalars()); }
     if !are_groups { return; }
     for (var k = local % threads; k < members; k += threads) {
         let channel = channels_of(index, k, true);

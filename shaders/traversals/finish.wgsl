@@ -110,7 +110,7 @@ fn finish(
         if to_sums { send(c, words_of_total(total_of(sums, i))); }
         if derive { store_workspace(uniforms.means + c, real4(words.x[i], words.y[i], words.z[i], words.w[i])); }
     }
-    store_results(vec4_index, sums, count, scalars);
+    store_results(vec4_index, sums, vec2(0u, count), scalars);
 }
 
 // Writes a channel's sums to the buffer `sums`.

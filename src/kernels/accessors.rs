@@ -1,9 +1,9 @@
 //! How a tensor lies in storage, and the functions by which kernels read and write it.
 //!
 //! * `load_TENSOR(vec4) -> real4`, `store_TENSOR(vec4, value)`
-//! * `store_first_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. If
-//!   the count of 16-bit elements is odd, the upper half of the last word is padding that belongs to the tensor; it
-//!   becomes 0.
+//! * `store_lanes_TENSOR(vec4, value, lanes)`: those of four elements from `lanes.x` to `lanes.y`. Elements of 16 bits
+//!   begin with a word, and where the tensor ends within one, its upper half is padding that belongs to the tensor; it
+//!   becomes 0. In words of 64 bits all of them begin with the first.
 //! * `store_one_TENSOR(index, value)`: one element, of 32 bits or 64.
 //! * `store_some_TENSOR(vec4, value, some)`: the words whose elements are all among `some`.
 //! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_first_vector_TENSOR`: the same for vectors.
@@ -233,7 +233,7 @@ fn store_first_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
             );
         }
         let all = match storage.access {
-            Access::Exact => format!("store_first_{tensor}(vec4_index, value, 4u)"),
+            Access::Exact => format!("store_lanes_{tensor}(vec4_index, value, vec2(0u, 4u))"),
             _ => format!("{array}[vec4_index] = {}", storage.encode("value")),
         };
         format!(
@@ -241,12 +241,12 @@ fn store_first_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
     {all};
 }}
 
-fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
+fn store_lanes_{tensor}(vec4_index: u32, value: real4, lanes: vec2<u32>) {{
 {}}}
 ",
             match storage.access {
                 Access::LongWords => self.store_some_of_long_words(),
-                _ => self.store_words(|first| format!("count > {first}u")),
+                _ => self.store_words(|first| format!("lanes.x <= {first}u && {first}u < lanes.y")),
             }
         )
     }
@@ -257,7 +257,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         let of_a_word = storage.elements_of_a_word();
         let words = 4 / of_a_word;
         let mut text = if storage.is_half() {
-            let inside = "select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count))";
+            let inside = "select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(lanes.y))";
             format!("    let words = encode_{}({inside});\n", storage.dtype)
         } else {
             "    let words = value;\n".to_owned()
@@ -278,22 +278,22 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         text
     }
 
-    /// Keeps the words after those of the first `count` elements.
+    /// Keeps the words after those of the lanes.
     fn store_some_of_long_words(&self) -> String {
         let array = self.array;
         if self.storage.is_half() {
             format!(
-                "    var words = encode_{}(select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count)));
-    if count < 3u {{ words.y = split_long({array}[vec4_index]).y; }}
-    if count > 0u {{ {array}[vec4_index] = join_long(words); }}
+                "    var words = encode_{}(select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(lanes.y)));
+    if lanes.y < 3u {{ words.y = split_long({array}[vec4_index]).y; }}
+    if lanes.y > 0u {{ {array}[vec4_index] = join_long(words); }}
 ",
                 self.storage.dtype
             )
         } else {
             format!(
-                "    let behind = vec4(0u, 1u, 2u, 3u) >= vec4(count);
+                "    let behind = vec4(0u, 1u, 2u, 3u) >= vec4(lanes.y);
     let words = select(bitcast<vec4<u32>>(value), bitcast<vec4<u32>>(real_of_longs({array}[vec4_index])), behind);
-    if count > 0u {{ {array}[vec4_index] = vec2(join_long(words.xy), join_long(words.zw)); }}
+    if lanes.y > 0u {{ {array}[vec4_index] = vec2(join_long(words.xy), join_long(words.zw)); }}
 "
             )
         }
@@ -324,7 +324,7 @@ fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         format!(
             "fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{
     let inside = {inside};
-    let count = 4u;
+    let lanes = vec2(0u, 4u);
 {}}}
 ",
             self.store_words(condition)
@@ -373,7 +373,7 @@ pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
     let (all, some) = match vec4s {
         1 => (
             format!("    store_{tensor}(vector, value[0]);\n"),
-            format!("    store_first_{tensor}(vector, value[0], count);\n"),
+            format!("    store_lanes_{tensor}(vector, value[0], vec2(0u, count));\n"),
         ),
         _ => (
             format!(
@@ -382,8 +382,8 @@ pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
 "
             ),
             format!(
-                "    store_first_{tensor}(2u * vector, value[0], min(count, 4u));
-    store_first_{tensor}(2u * vector + 1u, value[1], max(count, 4u) - 4u);
+                "    store_lanes_{tensor}(2u * vector, value[0], vec2(0u, min(count, 4u)));
+    store_lanes_{tensor}(2u * vector + 1u, value[1], vec2(0u, max(count, 4u) - 4u));
 "
             ),
         ),
@@ -407,7 +407,7 @@ pub(super) fn absent_load(tensor: &str, value: &str) -> String {
 pub(super) fn absent_store(tensor: &str) -> String {
     format!(
         "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
-fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
+fn store_lanes_{tensor}(vec4_index: u32, value: real4, lanes: vec2<u32>) {{}}
 "
     )
 }

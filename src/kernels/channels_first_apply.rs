@@ -57,7 +57,8 @@ impl Describe for ChannelsFirstApply {
             .div_ceil(threads_per_plane);
         let partials = u64::from(self.adds_up) * u64::from(uniforms.partial_count);
         if self.by_vectors {
-            let vectors = u64::from(uniforms.tile_planes) * u64::from(uniforms.tiles.chunk) / vector;
+            let vectors =
+                u64::from(uniforms.tile_planes) * u64::from(uniforms.tiles.chunk) / vector;
             let turns = vectors.div_ceil(workgroup_size * u64::from(self.vectors_at_once));
             let of_a_turn = u64::from(self.vectors_at_once) * (2 + u64::from(self.vector_vec4s));
             return 2 * partials + turns * (1 + of_a_turn);

@@ -73,7 +73,7 @@ impl Describe for ChannelsFirstFused {
         let (planes, touched, begun) = self.walk(uniforms);
         let reduce = planes * (1 + in_blocks(touched, self.vector_vec4s, 0));
         let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
-        let stores = block.div_ceil(4).div_ceil(workgroup_size);
+        let stores = (1 + block.div_ceil(4)).div_ceil(workgroup_size);
         let of_groups =
             u64::from(body.of_groups) * u64::from(uniforms.groups.sharing.group_channels);
         turns * (1 + sum_of(group, workgroup_size) + reduce)

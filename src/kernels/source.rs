@@ -437,7 +437,7 @@ impl Variant {
                 (None, _) => accessors::absent_load(name, params::absent(tensor)),
             });
         }
-        if is_called("store_") || is_called("store_first_") {
+        if is_called("store_") || is_called("store_lanes_") {
             texts.push(match written {
                 Some(accessors) => accessors.store(),
                 None => accessors::absent_store(name),

@@ -105,7 +105,7 @@ impl Streams<'_> {
             ),
             (
                 "store_first_outputs(vec4_index: u32, outputs: Outputs, count: u32)",
-                stored("store_first_", ", count"),
+                stored("store_lanes_", ", vec2(0u, count)"),
             ),
             (
                 "store_some_outputs(vec4_index: u32, outputs: Outputs, some: vec4<bool>)",

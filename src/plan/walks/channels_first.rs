@@ -371,7 +371,11 @@ impl Walk for Planes<'_> {
             ends_with_vector: alignment.ends_with_vector,
             branches: profile.cheap_barriers(),
             by_vectors,
-            vectors_at_once: if by_vectors { word(planner.rows_at_once(4, 1)) } else { 1 },
+            vectors_at_once: if by_vectors {
+                word(planner.rows_at_once(4, 1))
+            } else {
+                1
+            },
             has_means: known.means.is_some() && known.few_sums.is_none(),
             adds_up: known.few_sums.is_some(),
             recorded: known.given.is_empty(),

@@ -17,12 +17,14 @@ use crate::plan::workspace::Workspace;
 /// The most elements of a tensor that is bound at once although it is not small.
 const MOST_AT_ONCE: u64 = 1 << 24;
 
+/// Vec4s that an invocation walks where as many tiles as the tuning wants keep a GPU busy.
+const MOST_WALKED: u64 = 8;
+
 /// A tile of the fused channels-first kernel, some channels, and how a workgroup divides it.
 struct Block {
     workgroup_size: u32,
     vector_vec4s: u32,
-    /// A multiple of four that fills whole vectors, so that tiles begin at vectors. For groups, as many as fill whole
-    /// groups and whole vectors.
+    /// As many as fill whole vectors, so that tiles begin at vectors, and whole groups, or else whole words of results.
     channels: u64,
     threads_per_plane: u32,
     planes_at_once: u32,
@@ -69,7 +71,7 @@ impl Blocks<'_> {
                 let shared = group_channels.trailing_zeros().min(31);
                 u64::from(group_channels) * (whole >> shared).max(1)
             }
-            false => whole.max(4),
+            false => whole.max(self.channels_of_results()),
         };
         let divided = |workgroup_size, planes_at_once| {
             let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
@@ -103,6 +105,21 @@ impl Blocks<'_> {
         block
     }
 
+    /// Channels whose results a tile writes together: those that share a word. Four where running statistics are read,
+    /// by vec4s, next to others that change, on drivers for the CPU, which need no more tiles, and in words of 64 bits.
+    fn channels_of_results(&self) -> u64 {
+        let results = &self.planner.tensors.results;
+        let profile = self.planner.profile;
+        let four = !profile.cheap_barriers()
+            || profile.long_words
+            || results.iter().any(|result| result.tensor.is_running());
+        if four {
+            return 4;
+        }
+        let sharing = results.iter().map(|result| 4 / result.dtype.size());
+        sharing.max().unwrap_or(1).max(1)
+    }
+
     /// Tiles for the widest loads that suit them.
     fn block(&self) -> Block {
         let grid = &self.grid;
@@ -132,11 +149,18 @@ impl Blocks<'_> {
         self.suits(block) && self.fills(block)
     }
 
-    /// Whether there are enough tiles to keep the adapter busy, or more tiles would each have too little work.
+    /// Whether there are enough tiles to keep the adapter busy, a GPU the more the longer each takes, or more tiles would
+    /// each have too little work.
     fn fills(&self, block: &Block) -> bool {
-        let tuning = &self.planner.profile.tuning;
-        block.count(&self.grid) >= u64::from(tuning.fused_blocks)
-            || self.grid.elements() <= u64::from(tuning.tile)
+        let (profile, grid) = (self.planner.profile, &self.grid);
+        let walked = block.channels * grid.count() / (4 * u64::from(block.workgroup_size));
+        let times = if profile.cheap_barriers() {
+            div_ceil(walked, MOST_WALKED)
+        } else {
+            1
+        };
+        block.count(grid) >= times.max(1) * u64::from(profile.tuning.fused_blocks)
+            || grid.elements() <= u64::from(profile.tuning.tile)
     }
 
     /// Why the kernel cannot do a tensor, if it cannot.
@@ -376,7 +400,10 @@ mod tests {
                 let vector = 4 * u64::from(block.vector_vec4s);
                 let workgroup = u64::from(block.workgroup_size);
                 assert!(block.channels <= workgroup, "{what}");
-                assert!(block.channels.is_multiple_of(4), "{what}");
+                let shared = if profile.cheap_barriers() { 1 } else { 4 };
+                assert!(block.channels.is_multiple_of(shared), "{what}");
+                let begins = block.channels * u64::from(inner);
+                assert!(begins.is_multiple_of(vector), "{what}");
                 assert!(
                     block.threads_per_plane * block.planes_at_once <= block.workgroup_size,
                     "{what}"
@@ -392,8 +419,11 @@ mod tests {
                 }
                 fused
             });
-            // One choice for all types.
-            assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
+            // One choice for all types whose results share words alike.
+            assert_eq!(fused[1], fused[2], "{grid:?} {:?}", profile.tuning);
+            if !profile.cheap_barriers() {
+                assert_eq!(fused[0], fused[1], "{grid:?} {:?}", profile.tuning);
+            }
         }
         assert!(wide > 1000);
     }
