@@ -135,7 +135,7 @@ fn end_block(sums: Accumulator, block: Block) -> Accumulator {
 // For a row in registers, or for four columns. `begin_row` is called before its sums are taken, with an element of the
 // row, and `next_reduction` before they are taken again. `store_statistics` writes the statistics of four columns,
 // `store_row` those of a row, or of one of four columns; `record_of_row` is the record from which another dispatch
-// writes them.
+// writes them, or the gradients of a row's parameters.
 fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return coefficients;
 }
@@ -148,7 +148,7 @@ fn store_row(row: u32, coefficients: Coefficients, i: u32) {}
 
 fn store_statistics(vec4_index: u32, coefficients: Coefficients) {}
 
-fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
+fn record_of_row(coefficients: Coefficients, sums: Accumulator, count: real) -> real4 {
     return real4();
 }
 

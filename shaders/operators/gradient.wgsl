@@ -89,6 +89,10 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(coefficients.r * (d - element.xhat * coefficients.b), element.d);
 }
 
+fn record_of_row(coefficients: Coefficients, sums: Accumulator, count: real) -> real4 {
+    return words_of_total(total_of(sums, 0u));
+}
+
 // Where mean and variance are constants, a and b are 0, and src matters only to the activation.
 fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
     return Outputs(coefficients.r * (coefficients.params.gamma * element.d), element.d);

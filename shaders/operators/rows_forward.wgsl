@@ -68,7 +68,7 @@ fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) ->
 }
 
 // (count, shift, δ, M2), or (0, Σ x², 0, 0), as `finish` reads them.
-fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
+fn record_of_row(coefficients: Coefficients, sums: Accumulator, count: real) -> real4 {
     let m2 = coefficients.variance.x * count;
     if !centered { return real4(0.0, m2, 0.0, 0.0); }
     return real4(count, coefficients.shift.x, coefficients.delta.x, m2);

@@ -54,7 +54,19 @@ fn store_sums_of_row(local: u32, column_tile: u32, row: u32, half: u32, own: Tot
     store_workspace(to, before + words_of_total(joint));
 }
 
-fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
+fn weighed(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
+    return weigh(sums, coefficients);
+}
+
+fn store_statistics_of_tile(
+    local: u32,
+    batch: u32,
+    row: u32,
+    end: u32,
+    first: u32,
+    coefficients: Coefficients,
+    sums: Accumulator,
+) {
     if local >= threads_per_row || own_column(first, 0u) >= uniforms.end_column { return; }
     store_statistics_at(batch, column_of(first, 0u), coefficients);
 }

@@ -40,7 +40,17 @@ fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficien
     let number = number_of_row(batch, row);
     let record = record_of_coefficients(statistics_of(number / 4u, uniforms.epsilon), number % 4u);
     let inputs = load_in_row(start_of_row(batch, row), 0u, 0u);
-    return begin_row(coefficients_of(splat(record)), splat_inputs(inputs[0], misalignment));
+    var known = coefficients_of(splat(record));
+    if of_planes && uniforms.group_channels == 1u {
+        known = with_params(known, params_in_row(neutral_params(), batch, row, 0u));
+    }
+    return begin_row(known, splat_inputs(inputs[0], misalignment));
+}
+
+// A gradient's planes are one to a row, in which gamma does not vary.
+fn weighed(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
+    if of_planes { return sums; }
+    return weigh(sums, coefficients);
 }
 
 // Which of a vec4's elements count, in a row that may be past the last.
@@ -61,9 +71,17 @@ fn inside_row_of_tile(first: u32, p: u32, is_row: bool) -> vec4<bool> {
 
 fn store_sums_of_row(local: u32, column_tile: u32, row: u32, half: u32, own: Total) {}
 
-fn store_statistics_of_tile(local: u32, batch: u32, row: u32, end: u32, first: u32, coefficients: Coefficients) {
+fn store_statistics_of_tile(
+    local: u32,
+    batch: u32,
+    row: u32,
+    end: u32,
+    first: u32,
+    coefficients: Coefficients,
+    sums: Accumulator,
+) {
     if local % threads_per_row > 0u || row >= end { return; }
     let number = number_of_row(batch, row);
-    if kept { store_workspace(uniforms.stats + number, record_of_row(coefficients, real(uniforms.columns))); }
+    if kept { store_workspace(uniforms.stats + number, record_of_row(coefficients, sums, real(uniforms.columns))); }
     if stored { store_row(number, coefficients, 0u); }
 }

@@ -99,12 +99,13 @@ fn in_registers(
                     elements[q][p][k] = element_of(inputs[k], own);
                     let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
                     let own_terms = terms(elements[q][p][k], own, inside);
-                    total = merge(total, weigh(own_terms, own));
+                    total = merge(total, weighed(own_terms, own));
                     if summed && of_rows { sums[p][k] = merge(sums[p][k], own_terms); }
                 }
             }
         }
-        coefficients = with_sums(coefficients, sum_of_tile(local, half, total), scalars());
+        var joint = sum_of_tile(local, half, total);
+        coefficients = with_sums(coefficients, joint, scalars());
         half = 1u - half;
         for (var reduction = 1u; reduction < row_reductions; reduction++) {
             coefficients = next_reduction(coefficients);
@@ -117,11 +118,12 @@ fn in_registers(
                         let own_params = params_in_row(params[p][k], batch, min(row, step.end - 1u), column);
                         let own = with_params(coefficients, own_params);
                         let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
-                        total = merge(total, weigh(terms(elements[q][p][k], own, inside), own));
+                        total = merge(total, weighed(terms(elements[q][p][k], own, inside), own));
                     }
                 }
             }
-            coefficients = with_sums(coefficients, sum_of_tile(local, half, total), scalars());
+            joint = sum_of_tile(local, half, total);
+            coefficients = with_sums(coefficients, joint, scalars());
             half = 1u - half;
         }
         if summed && !of_rows {
@@ -137,7 +139,7 @@ fn in_registers(
                 row_sums[q] = merge_totals(row_sums[q], horizontal_sum(own_sums));
             }
         }
-        store_statistics_of_tile(local, batch, first, step.end, own_first, coefficients);
+        store_statistics_of_tile(local, batch, first, step.end, own_first, coefficients, joint);
         for (var q = 0u; q < held_rows; q++) {
             let row = first + q * thread_rows;
             if all_rows_inside || row < step.end {

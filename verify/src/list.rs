@@ -369,7 +369,9 @@ group_norm_forward/{3x8x40/groups_2,2x6x28/groups_3,7x12x12/groups_3,3x4x92/grou
 group_norm_forward/{3x8x40/groups_2,2x6x28/groups_3}/ncx/{f32/relu,f32/silu,f16/residual,bf16-f32/residual/no_gamma,f32/no_gamma/no_beta,f32/zero_centered_gamma,f32/max_storage_buffers=6,f32/exact,f16/pooled}/rows_in_registers/gpu
 group_norm_forward/{3x8x40/groups_2,6x32x728/groups_4}/ncx/f32/{huge_mean,equal,vast}/rows_in_registers/gpu
 group_norm_forward/40x12x200/ncx/groups_6/f32/rows_in_registers/gpu/window_unit=4096,max_workgroups=255/windows=65536
-instance_norm_forward/{3x5x27,4x8x40,2x9x5,3x7x3,2x6x1,2x3x301}/ncx/{f32,f16,bf16-f32,f64}/rows_in_registers/{gpu,software,tiny}
+instance_norm_{backward,forward}/{3x5x27,4x8x40,2x9x5,3x7x3,2x6x1,2x3x301}/ncx/{f32,f16,bf16-f32,f64}/rows_in_registers/{gpu,software,tiny}
+instance_norm_backward/{3x5x27,4x8x40}/ncx/{relu/f32,silu/f32,relu/f16,no_gamma/f32,frozen/f32,f32/exact,bf16/pooled,f16/in_place,f32/nan}/rows_in_registers/gpu
+axes_norm_backward/{5x6x28/over_2/along_0-1,4x3x6x8/over_2-3/along_1,5x6x27/over_2/along_0-1}/{f32,f32/uncentered,bf16-f32,f16-f16-f32/gate}/rows_in_registers/{gpu,tiny}
 instance_norm_forward/{3x5x27,4x8x40}/ncx/{relu/f32,silu/f32,residual/f16,f32/exact,bf16/pooled}/rows_in_registers/gpu
 axes_norm_forward/{5x6x28/over_2/along_0-1,4x3x6x8/over_2-3/along_1,5x6x27/over_2/along_0-1}/{f32,f32/uncentered,bf16-f32,f16-f16-f32/uncentered/gate}/rows_in_registers/{gpu,tiny}
 group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7}/nxc/f32/general/{gpu,tiny}

@@ -4,6 +4,7 @@ use super::division::Division;
 use crate::kernels::{BatchTiles, TileRange};
 use crate::plan::limits::MAX_SEQUENTIAL;
 use crate::plan::planner::Planner;
+use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{div_ceil, most_vectors, word};
 use crate::plan::stages::finish::Partials;
@@ -21,6 +22,11 @@ const MOST_SUMS: u64 = 1 << 21;
 
 /// The fewest steps of a walk that a window holds, if a binding does.
 const FEWEST_STEPS: u64 = 16;
+
+/// Whether a gradient has sums of columns: their parameters'. Groups that are rows have parameters of planes.
+pub(super) fn sums_columns(planner: &Planner<'_>) -> bool {
+    planner.tensors.param_grads() && planner.problem.family != Family::Groups
+}
 
 /// Rows and columns of a tensor, and how a workgroup divides them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,7 +177,7 @@ impl RowWalk {
         let few_sums = div_ceil(rows.elements(), sums * at_once);
         let idle = div_ceil(rows.rows, at_once * div_ceil(splits, 8));
         let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, at_once)));
-        let few_sums = u64::from(planner.tensors.param_grads()) * few_sums;
+        let few_sums = u64::from(sums_columns(planner)) * few_sums;
         // Windows of a few rows would leave as many partial sums as there are elements.
         let unit = profile.most_between_cuts(rows.elements());
         let unit = unit.max(FEWEST_STEPS * of_a_step).min(profile.held_unit());

@@ -1,7 +1,7 @@
 //! Rows that registers hold: forward or backward in one reading.
 
 use super::division::Division;
-use super::rows::{RowWalk, Rows};
+use super::rows::{RowWalk, Rows, sums_columns};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{BatchTiles, ColumnChannels, InRegisters, InRegistersUniforms};
 use crate::plan::dispatch::Binding;
@@ -10,6 +10,7 @@ use crate::plan::planner::Planner;
 use crate::plan::problem::Family;
 use crate::plan::rounds::Rounds;
 use crate::plan::sizes::{most_vectors, threads, word};
+use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::stages::finish::Partials;
 use crate::plan::workspace::{Region, Workspace};
 use crate::tuning::MOST_ROW_VEC4S;
@@ -23,7 +24,8 @@ pub(crate) struct RowsInRegisters<'a> {
 }
 
 impl<'a> RowsInRegisters<'a> {
-    /// The walk over groups of channels that are each a row, whose channels have parameters of their own.
+    /// The walk over groups of channels that are each a row, whose channels have parameters of their own. A gradient's
+    /// groups are single channels, since it has sums of each.
     pub fn over_groups(mut planner: Planner<'a>) -> Result<Self, Cannot> {
         let (problem, tensors) = (planner.problem, planner.tensors);
         let groups = &problem.groups;
@@ -31,13 +33,17 @@ impl<'a> RowsInRegisters<'a> {
         let side_by_side =
             groups.layout.general.is_none() && groups.mixed.is_none() && grid.outer == 1;
         let whole_vec4s = grid.inner.is_multiple_of(4) || groups.group_channels == 1;
-        let forward = !problem.body.is_gradient() && tensors.mask.is_none();
+        let takes_sums =
+            !problem.body.is_gradient() || (groups.group_channels == 1 && problem.has_means());
         check(
-            forward && side_by_side && whole_vec4s,
-            "it is no forward pass over groups of whole vec4s that are rows",
+            takes_sums && tensors.mask.is_none() && side_by_side && whole_vec4s,
+            "it is no forward pass over groups of whole vec4s that are rows, nor a gradient of single channels",
         )?;
         check(
-            planner.body.centered || tensors.results.is_empty() || stores_statistics(&planner),
+            planner.body.centered
+                || planner.body.is_gradient()
+                || tensors.results.is_empty()
+                || stores_statistics(&planner),
             "mean squares of 16 bits share words with those of other groups",
         )?;
         planner.body.of_groups = false;
@@ -54,7 +60,7 @@ impl<'a> RowsInRegisters<'a> {
             fits,
             format_args!("{columns} elements of a row are more than a workgroup's registers hold"),
         )?;
-        let summed = tensors.param_grads();
+        let summed = sums_columns(&planner);
         let mut walk = RowWalk::new(&planner, rows, true);
         if walk.of_samples && summed {
             walk = walk.with_few_records(&planner);
@@ -129,28 +135,27 @@ fn rows_of_registers(planner: &Planner<'_>) -> Rows {
     rows
 }
 
-impl RowsInRegisters<'_> {
-    fn is_over_groups(&self) -> bool {
-        self.planner.problem.family == Family::Groups
-    }
+fn is_over_groups(planner: &Planner<'_>) -> bool {
+    planner.problem.family == Family::Groups
 }
 
 impl Walk for RowsInRegisters<'_> {
     /// Groups are not on drivers for the CPU.
     fn is_profitable(&self) -> bool {
-        !self.is_over_groups() || self.planner.profile.cheap_barriers()
+        !is_over_groups(&self.planner) || self.planner.profile.cheap_barriers()
     }
 
-    /// Statistics that the kernel does not write itself.
+    /// Statistics that the kernel does not write itself, or sums of rows that are channels.
     fn kept_records(&self) -> u64 {
-        let keeps = !self.planner.body.is_gradient() && !self.planner.tensors.results.is_empty();
+        let keeps_sums = !self.planner.body.is_gradient() || is_over_groups(&self.planner);
+        let keeps = keeps_sums && !self.planner.tensors.results.is_empty();
         u64::from(keeps && !stores_statistics(&self.planner)) * self.walk.rows.rows
     }
 
     fn reduce(&self, known: &Known, workspace: &mut Workspace) -> Result<Reduced, Unfit> {
         let (planner, walk, rows) = (&self.planner, &self.walk, &self.walk.rows);
         let (tensors, groups) = (planner.tensors, &planner.problem.groups);
-        let summed = tensors.param_grads();
+        let summed = sums_columns(planner);
         let (stored, kept) = (stores_statistics(planner), self.kept_records() > 0);
         let kernel = InRegisters {
             threads_per_row: word(rows.division.threads_per_row),
@@ -159,7 +164,7 @@ impl Walk for RowsInRegisters<'_> {
             vector_vec4s: word(rows.division.vector_vec4s),
             of_rows: true,
             one_tile: true,
-            of_planes: self.is_over_groups(),
+            of_planes: is_over_groups(planner),
             aligned: rows.aligned(),
             shares_words: planner.shares_words(rows.columns),
             complete: rows.complete(),
@@ -205,8 +210,13 @@ impl Walk for RowsInRegisters<'_> {
         };
         let partials = |region, splits| walk.column_partials(region, splits);
         let (dispatches, sums) = planner.in_rounds(&self.rounds, workspace, reduce, partials)?;
-        let statistics = Partials::plain(known.kept, word(rows.rows), 1, rows.rows);
-        let unfinished = if kept { statistics } else { sums };
+        let unfinished = if !kept {
+            sums
+        } else if planner.body.is_gradient() {
+            sums_of_all_samples(planner.problem, known.kept)
+        } else {
+            Partials::plain(known.kept, word(rows.rows), 1, rows.rows)
+        };
         Ok(Reduced {
             dispatches,
             statistics: None,
