@@ -13,7 +13,7 @@ pub const EPSILON: f64 = 1e-5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
     pub norm: Norm,
-    pass: Pass,
+    pub pass: Pass,
     residual: Residual,
 }
 
@@ -81,7 +81,7 @@ impl Op {
             .with_epilogue(Epilogue::new(self.residual, Activation::None))
     }
 
-    #[cfg(feature = "meganeura")]
+    #[cfg(any(feature = "meganeura", feature = "rumus"))]
     pub fn has_residual(&self) -> bool {
         self.residual != Residual::None
     }
@@ -277,6 +277,7 @@ impl Case {
     }
 
     /// Groups of a sample's channels.
+    #[cfg(any(feature = "burn", feature = "meganeura", feature = "numr"))]
     pub fn channel_groups(&self) -> usize {
         let [samples, _, _] = self.grid;
         self.group_count / samples

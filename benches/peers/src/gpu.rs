@@ -1,7 +1,7 @@
 //! One wgpu device, for Burn too.
 
 use crate::{Error, Result};
-#[cfg(any(feature = "meganeura", feature = "numr"))]
+#[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
 use wgpu_norm::Tuning;
 use wgpu_norm::{DeviceOptions, GpuContext, Profile, unfit};
 
@@ -61,7 +61,7 @@ impl Gpu {
     }
 
     /// Our side's view of the device, with the sizes that a GPU is given.
-    #[cfg(any(feature = "meganeura", feature = "numr"))]
+    #[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
     pub fn context_for_gpus(&self) -> GpuContext {
         let mut profile = self.context.profile().clone();
         profile.tuning = Tuning::GPU;

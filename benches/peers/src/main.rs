@@ -2,7 +2,12 @@
 
 // Without any peer, what is left is `table`.
 #![cfg_attr(
-    not(any(feature = "burn", feature = "meganeura", feature = "numr")),
+    not(any(
+        feature = "burn",
+        feature = "meganeura",
+        feature = "numr",
+        feature = "rumus"
+    )),
     allow(dead_code)
 )]
 
@@ -20,11 +25,18 @@ mod numr_peer;
 mod ours;
 mod peer;
 mod report;
+#[cfg(feature = "rumus")]
+mod rumus_peer;
 mod table;
 mod tensors;
 
 use clap::{Args, Parser, Subcommand};
-#[cfg(any(feature = "burn", feature = "meganeura", feature = "numr"))]
+#[cfg(any(
+    feature = "burn",
+    feature = "meganeura",
+    feature = "numr",
+    feature = "rumus"
+))]
 use measure::Contender;
 use peer::Peer;
 use std::path::PathBuf;
@@ -53,6 +65,9 @@ enum Command {
     /// Times wgpu-norm, also with its sizes for GPUs, and numr on one adapter, in turns.
     #[cfg(feature = "numr")]
     Numr(MeasureArgs),
+    /// Times wgpu-norm, also with its sizes for GPUs, and RUMUS on one adapter, in turns.
+    #[cfg(feature = "rumus")]
+    Rumus(MeasureArgs),
     /// Merges measurements into one Markdown table.
     Table(TableArgs),
 }
@@ -65,8 +80,8 @@ struct MeasureArgs {
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura
-    /// and numr all that they have.
+    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura,
+    /// numr and RUMUS all that they have.
     #[arg(long)]
     op: Vec<case::Op>,
     /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.
@@ -85,7 +100,7 @@ struct MeasureArgs {
 
 #[derive(Args)]
 struct TableArgs {
-    /// Files that `burn`, `meganeura`, `numr`, onednn.sh and pytorch.py wrote.
+    /// Files that `burn`, `meganeura`, `numr`, `rumus`, onednn.sh and pytorch.py wrote.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Puts the table into this document instead of printing it.
@@ -104,6 +119,8 @@ fn main() -> ExitCode {
         Command::Meganeura(args) => run_meganeura(args),
         #[cfg(feature = "numr")]
         Command::Numr(args) => run_numr(args),
+        #[cfg(feature = "rumus")]
+        Command::Rumus(args) => run_rumus(args),
         Command::Table(args) => run_table(&args),
     };
     match done {
@@ -165,8 +182,24 @@ fn run_numr(mut args: MeasureArgs) -> Result<()> {
     })
 }
 
+#[cfg(feature = "rumus")]
+fn run_rumus(mut args: MeasureArgs) -> Result<()> {
+    if args.op.is_empty() {
+        args.op = rumus_peer::operators();
+    }
+    let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
+    let for_gpus = gpu.context_for_gpus();
+    let device = rumus_peer::device(&gpu)?;
+    run(&gpu, &args, &|case, tensors| {
+        let mut contenders = both_sizes(&gpu, &for_gpus, case, tensors)?;
+        let rumus = rumus_peer::Rumus::new(device, case, tensors)?;
+        contenders.push(Box::new(rumus));
+        Ok(contenders)
+    })
+}
+
 /// This crate with the sizes for the adapter and with those for GPUs.
-#[cfg(any(feature = "meganeura", feature = "numr"))]
+#[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
 fn both_sizes<'a>(
     gpu: &'a gpu::Gpu,
     for_gpus: &'a wgpu_norm::GpuContext,

@@ -5,7 +5,7 @@
 pub enum Peer {
     Ours,
     /// The same kernels with the sizes that a GPU is given.
-    #[cfg(any(feature = "meganeura", feature = "numr"))]
+    #[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
     OursForGpus,
     #[cfg(feature = "burn")]
     Burn,
@@ -13,6 +13,8 @@ pub enum Peer {
     Meganeura,
     #[cfg(feature = "numr")]
     Numr,
+    #[cfg(feature = "rumus")]
+    Rumus,
 }
 
 /// What the others are compared with.
@@ -22,7 +24,7 @@ impl Peer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => OURS,
-            #[cfg(any(feature = "meganeura", feature = "numr"))]
+            #[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
             Self::OursForGpus => "wgpu-norm, sizes for GPUs",
             // One build has one of them.
             #[cfg(feature = "burn")]
@@ -34,6 +36,8 @@ impl Peer {
             Self::Meganeura => "Meganeura",
             #[cfg(feature = "numr")]
             Self::Numr => "numr",
+            #[cfg(feature = "rumus")]
+            Self::Rumus => "RUMUS",
         }
     }
 
@@ -41,7 +45,7 @@ impl Peer {
     pub fn package(self) -> &'static str {
         match self {
             Self::Ours => "wgpu-norm",
-            #[cfg(any(feature = "meganeura", feature = "numr"))]
+            #[cfg(any(feature = "meganeura", feature = "numr", feature = "rumus"))]
             Self::OursForGpus => "wgpu-norm",
             #[cfg(feature = "burn")]
             Self::Burn => "burn",
@@ -49,6 +53,8 @@ impl Peer {
             Self::Meganeura => "meganeura",
             #[cfg(feature = "numr")]
             Self::Numr => "numr",
+            #[cfg(feature = "rumus")]
+            Self::Rumus => "rumus",
         }
     }
 
