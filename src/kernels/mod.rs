@@ -21,8 +21,8 @@
 //! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
-//! * Another invocation may be writing, in place, the elements that a clamped load reads, or the other row's elements
-//!   of a vec4 that two rows share. These elements are never used. Where a row's means go to its record, invocations past
+//! * Another invocation may be writing, in place, the elements that a clamped load reads, the other row's elements
+//!   of a vec4 that two rows share, or another tile's running statistics in a vec4. These elements are never used. Where a row's means go to its record, invocations past
 //!   the tile's last row may read it meanwhile: its statistics, which stay what they are, for sums that count 0.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
@@ -63,13 +63,13 @@
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements (or one, where nothing is summed) and are indexed by the
 //!   invocation's index plus a stride that the loop bounds keep below it; or by its subgroup's number, of which there
-//!   are at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is a
-//!   multiple of 4 and at most `workgroup_size`; where statistics belong to groups it is a multiple of
-//!   `group_channels`, too). `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
+//!   are at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is at
+//!   most `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`), or by one of its
+//!   planes, of which there are at most `workgroup_size` where a kernel walks `by_vectors`. `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
 //!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The walk over
 //!   columns, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
-//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s, in `in_registers` of `held_rows` rows, and are
-//!   indexed below these.
+//! * Private arrays have `column_vectors` or `vectors_at_once` vectors of `vector_vec4s` vec4s, in `in_registers` of
+//!   `held_rows` rows, and are indexed below these.
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. Those return

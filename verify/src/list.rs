@@ -185,7 +185,7 @@ group_norm_{backward,forward}/{3x8x40/groups_2/relu,2x6x27/groups_3/silu,5x12x3/
 group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/relu,5x12x3/groups_12/silu}/ncx/f16-f32
 batch_norm_{backward,forward}/{2x5x32,1x7x64,3x6x36,8x11x196,5x3x20}/ncx/{f32,f16,bf16-f32,f64,f32/relu}/fused_channels_first/{gpu,gpu/subgroup_size=0}
 batch_norm_{backward,forward}/{2x5x32,3x7x20}/ncx/{f32,f16}/fused_channels_first/gpu/{exact,pooled,nan}
-batch_norm_forward/{2x5x32,8x11x196}/ncx/{f32,f16-f32}/fused_channels_first/gpu/running
+batch_norm_forward/{2x5x32,8x11x196,3x7x20}/ncx/{f32,f16-f32,f16}/fused_channels_first/gpu/running
 batch_norm_{backward,forward,inference}/{9x24x196,3x5x2000,3x70x8}/ncx/{f32,f16,bf16-f32/relu,f64}/channels_first/{gpu,gpu/tile=1000,tiny}
 batch_norm_{backward,forward}/{9x24x196/ncx/f32,3x5x8000/ncx/f32,3x5x16000/ncx/f16}/channels_first/gpu/tile=1000,window_unit=4096/windows=65536
 {group,instance}_norm_{backward,forward,inference}/9x24x196/ncx/{f32,f16/gate}/channels_first/{gpu,gpu/tile=1000}

@@ -105,18 +105,15 @@ impl Blocks<'_> {
         block
     }
 
-    /// Channels whose results a tile writes together: those that share a word. Four where running statistics are read,
-    /// by vec4s, next to others that change, on drivers for the CPU, which need no more tiles, and in words of 64 bits.
+    /// Channels whose results a tile writes together: those that share a word. Four on drivers for the CPU, which need no
+    /// more tiles, and in words of 64 bits.
     fn channels_of_results(&self) -> u64 {
-        let results = &self.planner.tensors.results;
         let profile = self.planner.profile;
-        let four = !profile.cheap_barriers()
-            || profile.long_words
-            || results.iter().any(|result| result.tensor.is_running());
-        if four {
+        if !profile.cheap_barriers() || profile.long_words {
             return 4;
         }
-        let sharing = results.iter().map(|result| 4 / result.dtype.size());
+        let results = self.planner.tensors.results.iter();
+        let sharing = results.map(|result| 4 / result.dtype.size());
         sharing.max().unwrap_or(1).max(1)
     }
 
