@@ -14,8 +14,8 @@ use crate::plan::windows::Window;
 use crate::plan::workspace::Workspace;
 use crate::tuning::MOST_ROW_VEC4S;
 
-/// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory.
-const FEWEST_VEC4S: u64 = 4;
+/// The fewest vec4s side by side in a row that a workgroup reads: a sector of memory in f32.
+const FEWEST_VEC4S: u64 = 2;
 
 /// A walk over columns in registers.
 pub(crate) struct ColumnsInRegisters<'a> {
