@@ -27,11 +27,22 @@ fn held_params(batch: u32, column: u32) -> Params {
     return params_of_columns(batch, column);
 }
 
-// The parameters of four columns of a row: of planes, which consist of whole vec4s if there are several, the channel's.
+// The parameters of four columns of a row: of planes, of four elements or more if there are several, the channels'.
 fn params_in_row(held: Params, batch: u32, row: u32, column: u32) -> Params {
     if !(of_planes && has_params) { return held; }
-    var channel = row % (uniforms.row_channels / uniforms.group_channels) * uniforms.group_channels;
-    if uniforms.group_channels > 1u { channel += min(column, uniforms.columns - 1u) / uniforms.inner; }
+    let channel = row % (uniforms.row_channels / uniforms.group_channels) * uniforms.group_channels;
+    if uniforms.group_channels == 1u { return params_of_plane(channel); }
+    // Of a vec4 that begins before the row, or ends after it, the columns in the row.
+    let four = vec4<i32>(vec4(column) + vec4(0u, 1u, 2u, 3u));
+    let columns = vec4<u32>(clamp(four, vec4(0), vec4(i32(uniforms.columns) - 1)));
+    let plane = columns.x / uniforms.inner;
+    let next = (plane + 1u) * uniforms.inner;
+    let own = params_of_plane(channel + plane);
+    if columns.w < next { return own; }
+    return select_params(own, params_of_plane(channel + plane + 1u), columns >= vec4(next));
+}
+
+fn params_of_plane(channel: u32) -> Params {
     return splat_params(given_params(channel / 4u), channel % 4u);
 }
 

@@ -94,7 +94,8 @@ fn in_registers(
             for (var p = 0u; p < column_vectors; p++) {
                 var inputs = load_in_row(row_start, own_first, p);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own_params = params_in_row(params[p][k], batch, row_inside, own_column(own_first, p) + 4u * k);
+                    let column = own_column(own_first, p) + 4u * k - misalignment;
+                    let own_params = params_in_row(params[p][k], batch, row_inside, column);
                     let own = with_params(coefficients, own_params);
                     elements[q][p][k] = element_of(inputs[k], own);
                     let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
@@ -114,7 +115,7 @@ fn in_registers(
                 let row = first + q * thread_rows;
                 for (var p = 0u; p < column_vectors; p++) {
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let column = own_column(own_first, p) + 4u * k;
+                        let column = own_column(own_first, p) + 4u * k - misalignment;
                         let own_params = params_in_row(params[p][k], batch, min(row, step.end - 1u), column);
                         let own = with_params(coefficients, own_params);
                         let inside = inside_tile(misalignment, own_first, p, k, all_rows_inside || row < step.end);
@@ -147,7 +148,8 @@ fn in_registers(
                 for (var p = 0u; p < column_vectors; p++) {
                     var outputs = VectorOutputs();
                     for (var k = 0u; k < vector_vec4s; k++) {
-                        let own_params = params_in_row(params[p][k], batch, row, own_column(own_first, p) + 4u * k);
+                        let column = own_column(own_first, p) + 4u * k - misalignment;
+                        let own_params = params_in_row(params[p][k], batch, row, column);
                         outputs[k] = result(elements[q][p][k], with_params(coefficients, own_params));
                     }
                     if is_in_row(misalignment, own_column(own_first, p)) {

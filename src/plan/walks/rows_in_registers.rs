@@ -32,12 +32,13 @@ impl<'a> RowsInRegisters<'a> {
         let grid = &groups.layout.grid;
         let side_by_side =
             groups.layout.general.is_none() && groups.mixed.is_none() && grid.outer == 1;
-        let whole_vec4s = grid.inner.is_multiple_of(4) || groups.group_channels == 1;
+        // A vec4 then lies in two planes at most.
+        let long_planes = grid.inner >= 4 || groups.group_channels == 1;
         let takes_sums =
             !problem.body.is_gradient() || (groups.group_channels == 1 && problem.has_means());
         check(
-            takes_sums && tensors.mask.is_none() && side_by_side && whole_vec4s,
-            "it is no forward pass over groups of whole vec4s that are rows, nor a gradient of single channels",
+            takes_sums && tensors.mask.is_none() && side_by_side && long_planes,
+            "it is no forward pass over groups that are rows of long planes, nor a gradient of single channels",
         )?;
         check(
             planner.body.centered
