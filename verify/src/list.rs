@@ -186,6 +186,7 @@ group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/rel
 axes_norm_{backward,forward}/{2x700x49,1x1000x24,3x530x8}/over_1/along_1/{f32,f16-f16-f32,bf16-f32/uncentered}/columns_in_registers/{gpu,gpu/subgroup_size=0}
 group_norm_forward/{3x12x9/groups_4,2x8x7/groups_2,5x64x49/groups_32,2x6x5/groups_3,3x10x4/groups_2,2x9x67/groups_3}/ncx/{f32,f16,bf16-f32,f64,relu/f32,residual/f16}/rows_in_registers/{gpu,software,tiny}
 group_norm_forward/{3x12x9/groups_4,2x8x7/groups_2}/ncx/{no_gamma/f32,f32/exact,bf16/pooled,f32/nan}/rows_in_registers/gpu
+batch_norm_{backward,forward}/{1x701x200/ncx/f32,1x701x400/ncx/f16}/fused_channels_first/gpu/alignment=2048/windows=131072
 batch_norm_{backward,forward}/{2x5x32,1x7x64,3x6x36,8x11x196,5x3x20}/ncx/{f32,f16,bf16-f32,f64,f32/relu}/fused_channels_first/{gpu,gpu/subgroup_size=0}
 batch_norm_{backward,forward}/{2x5x32,3x7x20}/ncx/{f32,f16}/fused_channels_first/gpu/{exact,pooled,nan}
 batch_norm_forward/{2x5x32,8x11x196,3x7x20}/ncx/{f32,f16-f32,f16}/fused_channels_first/gpu/running
