@@ -56,6 +56,37 @@ impl Trial {
             }),
         }
     }
+
+    /// The ratios of the cases whose plans differ: by the times of both in turns, or of each alone, which may be known.
+    fn ratios(
+        &mut self,
+        first: Tuning,
+        second: Tuning,
+        in_turns: bool,
+    ) -> Result<Vec<Ratio>, Error> {
+        let (first, second) = (tuned(&self.gpu, first), tuned(&self.gpu, second));
+        let (clock, rounds) = (&self.clock, self.rounds as usize);
+        let mut ratios = Vec::new();
+        for prepared in &mut self.cases {
+            let operation = prepared.case.operation();
+            let before = operation.plan(first.profile())?;
+            let after = operation.plan(second.profile())?;
+            if before == after {
+                continue;
+            }
+            let plans = [(&first, &before), (&second, &after)];
+            if in_turns {
+                prepared.measure(&plans, clock, 2 * rounds)?;
+            }
+            for (gpu, plan) in plans {
+                if prepared.known(plan).is_none() {
+                    prepared.measure(&[(gpu, plan)], clock, rounds)?;
+                }
+            }
+            ratios.extend(prepared.ratio(&before, &after));
+        }
+        Ok(ratios)
+    }
 }
 
 impl Measure for Trial {
@@ -65,26 +96,16 @@ impl Measure for Trial {
     }
 
     fn look(&mut self, first: Tuning, second: Tuning) -> Result<Option<Vec<Ratio>>, Failure> {
-        let (first, second) = (tuned(&self.gpu, first), tuned(&self.gpu, second));
-        let mut ratios = Vec::new();
-        for prepared in &mut self.cases {
-            match prepared.look(&first, &second, &self.clock, self.rounds) {
-                Ok(ratio) => ratios.extend(ratio),
-                Err(error @ Error::DeviceLost { .. }) => return Err(error.into()),
-                // A driver may refuse one kernel and still run the others.
-                Err(_) => return Ok(None),
-            }
+        match self.ratios(first, second, false) {
+            Ok(ratios) => Ok(Some(ratios)),
+            Err(error @ Error::DeviceLost { .. }) => Err(error.into()),
+            // A driver may refuse one kernel and still run the others.
+            Err(_) => Ok(None),
         }
-        Ok(Some(ratios))
     }
 
     fn compare(&mut self, first: Tuning, second: Tuning) -> Result<Vec<Ratio>, Failure> {
-        let (first, second) = (tuned(&self.gpu, first), tuned(&self.gpu, second));
-        let mut ratios = Vec::new();
-        for prepared in &mut self.cases {
-            ratios.extend(prepared.compare(&first, &second, &self.clock, self.rounds)?);
-        }
-        Ok(ratios)
+        Ok(self.ratios(first, second, true)?)
     }
 }
 
@@ -107,96 +128,44 @@ impl Prepared {
         })
     }
 
-    fn ratio(&self, times: (f64, f64)) -> Ratio {
-        Ratio {
+    fn known(&self, plan: &Plan) -> Option<f64> {
+        let mut known = self.known.iter();
+        known
+            .find(|(known, _)| known == plan)
+            .map(|(_, time)| *time)
+    }
+
+    fn ratio(&self, before: &Plan, after: &Plan) -> Option<Ratio> {
+        Some(Ratio {
             case: self.case.to_string(),
-            times_as_fast: times.0 / times.1,
-        }
+            times_as_fast: self.known(before)? / self.known(after)?,
+        })
     }
 
-    /// None if the plan does not change.
-    fn look(
+    /// Measures plans in turns.
+    fn measure(
         &mut self,
-        first: &GpuContext,
-        second: &GpuContext,
+        plans: &[(&GpuContext, &Plan)],
         clock: &Clock,
-        rounds: u32,
-    ) -> Result<Option<Ratio>, Error> {
-        let operation = self.case.operation();
-        let plans = (
-            operation.plan(first.profile())?,
-            operation.plan(second.profile())?,
-        );
-        if plans.0 == plans.1 {
-            return Ok(None);
+        rounds: usize,
+    ) -> Result<(), Error> {
+        let mut subjects = Vec::new();
+        for (gpu, plan) in plans {
+            subjects.push((self.inputs.bind(gpu, plan)?, Vec::new()));
         }
-        let times = (
-            self.time(first, plans.0, clock, rounds)?,
-            self.time(second, plans.1, clock, rounds)?,
-        );
-        Ok(Some(self.ratio(times)))
-    }
-
-    fn time(
-        &mut self,
-        gpu: &GpuContext,
-        plan: Plan,
-        clock: &Clock,
-        rounds: u32,
-    ) -> Result<f64, Error> {
-        if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == plan) {
-            return Ok(*time);
-        }
-        let subject = self.inputs.bind(gpu, &plan)?;
-        let mut samples = Vec::new();
-        for turn in 0..=rounds as usize {
-            let time = subject.time(clock, self.repeats, turn)?;
-            // The first may still compile.
-            if turn > 0 {
-                samples.push(time);
+        for turn in 0..=rounds {
+            for (index, (subject, samples)) in subjects.iter_mut().enumerate() {
+                let time = subject.time(clock, self.repeats, plans.len() * turn + index)?;
+                // The first may still compile.
+                if turn > 0 {
+                    samples.push(time);
+                }
             }
         }
-        let time = median_ms(&samples);
-        self.known.push((plan, time));
-        Ok(time)
-    }
-
-    /// None if the plan does not change.
-    fn compare(
-        &mut self,
-        first: &GpuContext,
-        second: &GpuContext,
-        clock: &Clock,
-        rounds: u32,
-    ) -> Result<Option<Ratio>, Error> {
-        let operation = self.case.operation();
-        let plans = (
-            operation.plan(first.profile())?,
-            operation.plan(second.profile())?,
-        );
-        if plans.0 == plans.1 {
-            return Ok(None);
+        for (&(_, plan), (_, samples)) in plans.iter().zip(&subjects) {
+            self.known.retain(|(known, _)| known != plan);
+            self.known.push((plan.clone(), median_ms(samples)));
         }
-        let subjects = (
-            self.inputs.bind(first, &plans.0)?,
-            self.inputs.bind(second, &plans.1)?,
-        );
-        let mut samples = (Vec::new(), Vec::new());
-        for turn in 0..=2 * rounds as usize {
-            let times = (
-                subjects.0.time(clock, self.repeats, 2 * turn)?,
-                subjects.1.time(clock, self.repeats, 2 * turn + 1)?,
-            );
-            if turn > 0 {
-                samples.0.push(times.0);
-                samples.1.push(times.1);
-            }
-        }
-        let times = (median_ms(&samples.0), median_ms(&samples.1));
-        for (plan, time) in [(plans.0, times.0), (plans.1, times.1)] {
-            self.known.retain(|(known, _)| *known != plan);
-            self.known.push((plan, time));
-        }
-        Ok(Some(self.ratio(times)))
+        Ok(())
     }
 }
