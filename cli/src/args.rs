@@ -63,6 +63,12 @@ pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// The name of a value on the command line.
+pub fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or(String::new(), |value| value.get_name().to_owned())
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Backend {
     Vulkan,

@@ -143,7 +143,7 @@ impl Bencher {
         let empty_submission_ms = median_ms(&empties);
         Ok(Row {
             set: case.set.to_owned(),
-            op: case.op.name().to_owned(),
+            op: case.op.name(),
             shape: case.shape.to_string(),
             dtype: case.dtype.to_string(),
             data_format: case.data_format.map(|format| format.to_string()),

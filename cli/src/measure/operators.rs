@@ -1,9 +1,11 @@
 //! The operators: their names, the elements that are normalized together, and the traffic.
 
+use crate::args::name_of;
+use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// An operator: a gradient, named by the layer alone, or a forward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Op {
     BatchNorm,
     LayerNorm,
@@ -38,46 +40,12 @@ pub enum Groups {
 }
 
 impl Op {
-    pub const ALL: [Self; 15] = [
-        Self::BatchNorm,
-        Self::LayerNorm,
-        Self::RmsNorm,
-        Self::BatchNormForward,
-        Self::BatchNormInference,
-        Self::LayerNormForward,
-        Self::RmsNormForward,
-        Self::GroupNorm,
-        Self::GroupNormForward,
-        Self::InstanceNorm,
-        Self::InstanceNormForward,
-        Self::AdaptiveLayerNorm,
-        Self::AdaptiveLayerNormForward,
-        Self::ChannelLayerNorm,
-        Self::ChannelLayerNormForward,
-    ];
-
     /// The operators that are measured if none is named: a fixed list, so that results of other versions stay
     /// comparable.
     pub const USUAL: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BatchNorm => "batch-norm",
-            Self::LayerNorm => "layer-norm",
-            Self::RmsNorm => "rms-norm",
-            Self::BatchNormForward => "batch-norm-forward",
-            Self::BatchNormInference => "batch-norm-inference",
-            Self::LayerNormForward => "layer-norm-forward",
-            Self::RmsNormForward => "rms-norm-forward",
-            Self::GroupNorm => "group-norm",
-            Self::GroupNormForward => "group-norm-forward",
-            Self::InstanceNorm => "instance-norm",
-            Self::InstanceNormForward => "instance-norm-forward",
-            Self::AdaptiveLayerNorm => "adaptive-layer-norm",
-            Self::AdaptiveLayerNormForward => "adaptive-layer-norm-forward",
-            Self::ChannelLayerNorm => "channel-layer-norm",
-            Self::ChannelLayerNormForward => "channel-layer-norm-forward",
-        }
+    pub fn name(self) -> String {
+        name_of(self)
     }
 
     pub fn groups(self) -> Groups {
@@ -126,9 +94,10 @@ impl Ops {
 
 /// Parses one operator's name, or `all`.
 pub fn ops() -> impl TypedValueParser<Value = Ops> {
-    let names = Op::ALL.map(Op::name).into_iter().chain(["all"]);
-    PossibleValuesParser::new(names).map(|word| {
+    let all = Op::value_variants().iter().copied();
+    let names = all.clone().map(Op::name).chain(["all".to_owned()]);
+    PossibleValuesParser::new(names).map(move |word| {
         let named = |op: &Op| word == "all" || word == op.name();
-        Ops(Op::ALL.into_iter().filter(named).collect())
+        Ops(all.clone().filter(named).collect())
     })
 }

@@ -4,6 +4,7 @@ use super::operators::{Groups, Op, Ops, ops};
 use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
 use crate::failure::Failure;
+use crate::results::summary::distinct;
 use bytesize::ByteSize;
 use clap::Args;
 use wgpu_norm::{Activation, DType, DataFormat, Error, Through};
@@ -89,7 +90,7 @@ impl Selection {
         shapes: impl Fn(Set, Op) -> &'static [&'static [usize]],
         dtypes: &[DType],
     ) -> Vec<Case> {
-        let mut cases: Vec<Case> = Vec::new();
+        let mut cases = Vec::new();
         for op in self.ops(usual) {
             let shapes = match self.shape.as_slice() {
                 [] => shapes(set, op).iter().map(|s| Shape(s.to_vec())).collect(),
@@ -98,7 +99,7 @@ impl Selection {
             for shape in shapes {
                 for &dtype in dtypes {
                     for data_format in self.formats(op, &shape) {
-                        let case = Case {
+                        cases.push(Case {
                             set: self.set(set),
                             op,
                             shape: shape.clone(),
@@ -108,21 +109,15 @@ impl Selection {
                                 Op::BatchNorm => self.statistics,
                                 _ => Through::Batch,
                             },
-                            param_grads: match op.is_gradient() {
-                                true => self.param_grads,
-                                false => true,
-                            },
+                            param_grads: self.param_grads || !op.is_gradient(),
                             activation: self.activation,
                             cache: self.cache.map(|size| size.as_u64()),
-                        };
-                        if !cases.contains(&case) {
-                            cases.push(case);
-                        }
+                        });
                     }
                 }
             }
         }
-        cases
+        distinct(cases)
     }
 
     /// The formats to time; at rank 2 both are the same tensor.

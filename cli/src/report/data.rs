@@ -3,6 +3,7 @@
 use super::options::Kind;
 use super::verify::Verdict;
 use crate::adapters::Adapter;
+use crate::args::name_of;
 use crate::results::{Pytorch, Results, Tuned};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -120,6 +121,6 @@ impl Part {
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.name(), self.outcome())
+        write!(f, "{}: {}", name_of(self.kind), self.outcome())
     }
 }

@@ -21,7 +21,7 @@ mod verify;
 pub use options::Report;
 
 use crate::adapters;
-use crate::args::GpuArgs;
+use crate::args::{GpuArgs, name_of};
 use crate::failure::Failure;
 use crate::measure::bencher::Bencher;
 use crate::measure::budget::Budget;
@@ -142,9 +142,9 @@ impl Run<'_> {
             return Ok(());
         };
         let begin = Instant::now();
-        self.progress
-            .suspend(|| say(format_args!("{} …", part.kind.name())))?;
-        self.progress.step(part.kind.name());
+        let name = name_of(part.kind);
+        self.progress.suspend(|| say(format_args!("{name} …")))?;
+        self.progress.step(&name);
         let (state, note) = match self.budget.is_over() {
             true => (State::OutOfTime, String::new()),
             false => {

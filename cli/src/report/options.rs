@@ -53,18 +53,6 @@ pub enum Kind {
     Search,
 }
 
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Adapters => "adapters",
-            Self::Around => "around",
-            Self::Verify => "verify",
-            Self::Bench => "bench",
-            Self::Search => "search",
-        }
-    }
-}
-
 impl Report {
     /// The requested parts, in order.
     pub fn parts(&self) -> Vec<Kind> {

@@ -3,6 +3,8 @@
 use crate::measure::operators::Op;
 use crate::measure::selection::Selection;
 use crate::measure::sets::{Case, Set};
+use crate::results::summary::distinct;
+use clap::ValueEnum as _;
 use std::collections::{HashMap, HashSet};
 use wgpu_norm::DType;
 use wgpu_norm_verify as verify;
@@ -15,7 +17,7 @@ pub trait Kinds {
 
 impl Kinds for Case {
     fn kinds(&self) -> [String; 2] {
-        [self.op.name().to_owned(), self.dtype.to_string()]
+        [self.op.name(), self.dtype.to_string()]
     }
 }
 
@@ -28,14 +30,11 @@ impl Kinds for verify::Case {
 
 /// The cases of a set and of the small one, by default of all operators.
 pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
-    let cases = |set, shapes: fn(Set, Op) -> _| selection.cases(&Op::ALL, set, shapes, dtypes);
-    let mut all = cases(set, Set::representatives);
+    let cases =
+        |set, shapes: fn(Set, Op) -> _| selection.cases(Op::value_variants(), set, shapes, dtypes);
+    let first = cases(set, Set::representatives);
     let rest = [cases(Set::Small, Set::shapes), cases(set, Set::shapes)];
-    for case in rest.into_iter().flatten() {
-        if !all.contains(&case) {
-            all.push(case);
-        }
-    }
+    let all = distinct(first.into_iter().chain(rest.into_iter().flatten()));
     // Both layouts and both sets.
     let kind = |case: &Case| format!("{:?} {:?} {}", case.kinds(), case.data_format, case.set);
     spread(in_turns(all, |case| [kind(case)]))
@@ -102,8 +101,8 @@ mod tests {
             let all = cases(&selection(&[]), set, &TYPES);
             assert_spread(&all, 17, 47);
             // Gradients, forward passes and inference among them.
-            let whole: HashSet<&str> = Op::ALL.iter().map(|op| op.name()).collect();
-            let names: HashSet<&str> = all[..17].iter().map(|case| case.op.name()).collect();
+            let whole: HashSet<_> = Op::value_variants().iter().map(|op| op.name()).collect();
+            let names: HashSet<_> = all[..17].iter().map(|case| case.op.name()).collect();
             assert_eq!(names, whole);
             let kinds = |cases: &[Case]| -> HashSet<String> {
                 let kind =
@@ -114,7 +113,7 @@ mod tests {
             assert_eq!(kinds(&all[..180]), kinds(&all));
             let of = |set| {
                 selection(&[])
-                    .cases(&Op::ALL, set, Set::shapes, &TYPES)
+                    .cases(Op::value_variants(), set, Set::shapes, &TYPES)
                     .len()
             };
             assert_eq!(all.len(), of(set) + of(Set::Small));

@@ -1,9 +1,10 @@
 //! A picture of results, one page high: a block for each operator, a panel for each layout, a line for each shape, a
 //! mark for each element type.
 
-use super::summary::median;
+use super::summary::{distinct, median};
 use super::svg::{Mark, Picture};
 use super::{Pytorch, Results, Row};
+use std::collections::BTreeSet;
 
 const WIDTH: f64 = 1000.0;
 const LABELS: f64 = 140.0;
@@ -64,13 +65,8 @@ impl Scale {
         if !self.has_goals {
             return vec![];
         }
-        let mut goals = vec![1.0];
-        for goal in rows.iter().filter_map(|row| row.fraction_of_one_reading()) {
-            if !goals.contains(&goal) {
-                goals.push(goal);
-            }
-        }
-        goals
+        let of_one_reading = rows.iter().filter_map(|row| row.fraction_of_one_reading());
+        distinct([1.0].into_iter().chain(of_one_reading))
     }
 }
 
@@ -142,13 +138,7 @@ impl Plot<'_> {
             true => (largest * 1.03).min(scale.most),
             false => 1.0,
         };
-        let mut blocks: Vec<(&str, String)> = Vec::new();
-        for row in rows {
-            let block = (row.op.as_str(), row.variant());
-            if !blocks.contains(&block) {
-                blocks.push(block);
-            }
-        }
+        let blocks = distinct(rows.iter().map(|row| (row.op.as_str(), row.variant())));
         if !rows.is_empty() {
             self.y += 20.0;
             self.picture
@@ -172,17 +162,11 @@ impl Plot<'_> {
 
     /// Draws an operator: panels side by side, whose lines are the same shapes.
     fn block(&mut self, scale: &Scale, largest: f64, name: &str, rows: &[&Row]) {
-        let mut shapes: Vec<&Row> = Vec::new();
-        for row in rows {
-            if !shapes.iter().any(|known| known.shape == row.shape) {
-                shapes.push(row);
-            }
-        }
         // Large shapes first, in whatever order they were measured.
+        let mut shapes = rows.to_vec();
         shapes.sort_by_key(|row| std::cmp::Reverse((elements(&row.shape), row.shape.clone())));
-        let mut formats: Vec<&str> = rows.iter().map(|row| row.format()).collect();
-        formats.sort_unstable();
-        formats.dedup();
+        shapes.dedup_by(|one, other| one.shape == other.shape);
+        let formats: BTreeSet<&str> = rows.iter().map(|row| row.format()).collect();
         let top = self.y + 36.0;
         let bottom = top + LINE * shapes.len() as f64;
         for (index, row) in shapes.iter().enumerate() {

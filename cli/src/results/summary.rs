@@ -33,13 +33,11 @@ pub fn summary(rows: &[Row]) -> Vec<Group<'_>> {
     if large.is_empty() {
         large = rows.iter().collect();
     }
-    let mut kinds: Vec<(&str, &str, &str)> = Vec::new();
-    for row in &large {
-        let kind = (row.op.as_str(), row.format(), row.dtype.as_str());
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
+    let kinds = distinct(
+        large
+            .iter()
+            .map(|row| (row.op.as_str(), row.format(), row.dtype.as_str())),
+    );
     let with_models = kinds
         .into_iter()
         .flat_map(|kind| Model::ALL.map(|times| (kind, times)));
@@ -106,6 +104,17 @@ impl fmt::Display for Group<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Each value once, in the order in which they first come.
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
 }
 
 pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
