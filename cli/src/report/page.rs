@@ -3,9 +3,10 @@
 use super::data::{Data, State};
 use super::options::Kind;
 use crate::results::markdown::{code, digits, plain, tables};
-use crate::results::summary::{median, summary};
+use crate::results::summary::{Group, distinct, median, summary};
 use crate::results::{Pytorch, Row, Tuned};
 use crate::text::visible;
+use std::collections::BTreeMap;
 
 /// The picture's file name.
 pub const PLOT: &str = "report.svg";
@@ -55,11 +56,14 @@ impl Page {
     }
 
     /// A table's head; a column whose name begins with `<` holds text.
-    fn head(&mut self, columns: &[String]) {
-        let names = columns.iter().map(|name| name.trim_start_matches('<'));
+    fn head(&mut self, columns: &[impl AsRef<str>]) {
+        let columns = columns.iter().map(AsRef::as_ref);
+        let names = columns
+            .clone()
+            .map(|name: &str| name.trim_start_matches('<'));
         let names: Vec<String> = names.map(plain).collect();
         self.line(format!("| {} |", names.join(" | ")));
-        let rule = columns.iter().map(|name| match name.starts_with('<') {
+        let rule = columns.map(|name| match name.starts_with('<') {
             true => "---|",
             false => "--:|",
         });
@@ -156,16 +160,6 @@ impl Page {
         let (small, large): (Vec<Row>, Vec<Row>) =
             data.results.rows.iter().cloned().partition(Row::is_small);
         let pytorch = data.pytorch.as_ref();
-        let versus = |rows: &[&Row]| {
-            let ratios = rows
-                .iter()
-                .filter_map(|row| Some(pytorch?.of(row)?.time_ms / row.time_ms));
-            let ratios: Vec<f64> = ratios.collect();
-            match ratios.is_empty() {
-                true => "-".to_owned(),
-                false => format!("{:.2}", median(&ratios)),
-            }
-        };
         if !large.is_empty() {
             self.line("## Results\n");
             self.line(
@@ -174,55 +168,30 @@ impl Page {
                  can reach 1.67. At 3n, a forward pass's plain model, src counts twice; a kernel that reads it once \
                  can reach 1.5. The limit counts what has to be moved; its column has geometric means.\n",
             );
-            self.head(&columns(
-                &[
-                    "<operator",
-                    "<layout",
-                    "<type",
-                    "<model",
-                    "cases",
-                    "median",
-                    "lowest",
-                    "<shape",
-                    "limit",
-                ],
-                pytorch.map(|_| "times as fast as PyTorch"),
-            ));
-            for group in summary(&large) {
+            let columns = ["<model", "cases", "median", "lowest", "<shape", "limit"];
+            self.groups(&columns, &large, pytorch, |group| {
                 let fractions = group.fractions.as_ref();
                 let lowest = fractions.map(|f| f.lowest);
-                let mut cells = vec![
-                    group.op.to_owned(),
-                    group.format.to_owned(),
-                    group.dtype.to_owned(),
+                vec![
                     format!("{}n", group.times),
                     group.rows.len().to_string(),
                     digits(fractions.map(|f| f.median), 2),
                     digits(lowest.map(|(fraction, _)| fraction), 2),
                     lowest.map_or(String::new(), |(_, row)| row.times_shape()),
                     digits(fractions.and_then(|f| f.of_limit), 2),
-                ];
-                cells.extend(pytorch.map(|_| versus(&group.rows)));
-                self.cells(&cells);
-            }
-            self.line("");
+                ]
+            });
         }
         if !small.is_empty() {
             self.line("Small shapes, by latency: from submission to completion, minus an empty submission.\n");
-            self.head(&columns(
-                &[
-                    "<operator",
-                    "<layout",
-                    "<type",
-                    "cases",
-                    "median, µs",
-                    "longest, µs",
-                    "<shape",
-                    "empty submission, µs",
-                ],
-                pytorch.map(|_| "times as fast as PyTorch"),
-            ));
-            for group in summary(&small) {
+            let columns = [
+                "cases",
+                "median, µs",
+                "longest, µs",
+                "<shape",
+                "empty submission, µs",
+            ];
+            self.groups(&columns, &small, pytorch, |group| {
                 let over = |row: &&Row| Some((row.over_empty_ms? * 1e3, row.times_shape()));
                 let times: Vec<(f64, String)> = group.rows.iter().filter_map(over).collect();
                 let (longest, shape) = times
@@ -234,65 +203,64 @@ impl Page {
                 let empties = group.rows.iter().filter_map(|row| row.empty_submission_ms);
                 let empties: Vec<f64> = empties.map(|ms| ms * 1e3).collect();
                 let middle = |values: &[f64]| (!values.is_empty()).then(|| median(values));
-                let mut cells = vec![
-                    group.op.to_owned(),
-                    group.format.to_owned(),
-                    group.dtype.to_owned(),
+                vec![
                     group.rows.len().to_string(),
                     digits(middle(&overs), 1),
                     digits(longest, 1),
                     shape.unwrap_or_default(),
                     digits(middle(&empties), 1),
-                ];
-                cells.extend(pytorch.map(|_| versus(&group.rows)));
-                self.cells(&cells);
-            }
-            self.line("");
+                ]
+            });
         }
+    }
+
+    /// A table of these columns with a line for each group of rows, compared with PyTorch if its times are known.
+    fn groups(
+        &mut self,
+        columns: &[&str],
+        rows: &[Row],
+        pytorch: Option<&Pytorch>,
+        cells: impl Fn(&Group<'_>) -> Vec<String>,
+    ) {
+        let mut names = [&["<operator", "<layout", "<type"], columns].concat();
+        names.extend(pytorch.map(|_| "times as fast as PyTorch"));
+        self.head(&names);
+        for group in summary(rows) {
+            let mut line = [group.op, group.format, group.dtype]
+                .map(str::to_owned)
+                .to_vec();
+            line.extend(cells(&group));
+            line.extend(pytorch.map(|pytorch| {
+                let ratio = |row: &&Row| Some(pytorch.of(row)?.time_ms / row.time_ms);
+                let ratios: Vec<f64> = group.rows.iter().filter_map(ratio).collect();
+                match ratios.is_empty() {
+                    true => "-".to_owned(),
+                    false => format!("{:.2}", median(&ratios)),
+                }
+            }));
+            self.cells(&line);
+        }
+        self.line("");
     }
 
     /// A table for each operator and layout: a line for each shape, columns for each type.
     fn tables(&mut self, rows: &[Row], pytorch: Option<&Pytorch>) {
-        let mut blocks: Vec<(bool, &str, &str, String)> = Vec::new();
+        let mut blocks: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             let block = (row.is_small(), row.op.as_str(), row.format(), row.variant());
-            if !blocks.contains(&block) {
-                blocks.push(block);
-            }
+            blocks.entry(block).or_default().push(row);
         }
-        blocks.sort();
-        for (small, op, format, variant) in blocks {
-            let of_block = |row: &&Row| {
-                (row.is_small(), row.op.as_str(), row.format()) == (small, op, format)
-                    && row.variant() == variant
-            };
-            let rows: Vec<&Row> = rows.iter().filter(of_block).collect();
-            let words = [
-                if small { "small" } else { "" },
-                op,
-                format,
-                variant.as_str(),
-            ];
-            let words: Vec<&str> = words
-                .into_iter()
-                .filter(|w| !matches!(*w, "" | "-"))
-                .collect();
+        for ((small, op, format, variant), rows) in blocks {
+            let mut words = vec![if small { "small" } else { "" }, op, format, &variant];
+            words.retain(|word| !matches!(*word, "" | "-"));
             self.line(format!("### {}\n", plain(&words.join(" "))));
             self.table(small, &rows, pytorch);
         }
     }
 
     fn table(&mut self, small: bool, rows: &[&Row], pytorch: Option<&Pytorch>) {
-        let mut dtypes: Vec<&str> = Vec::new();
-        let mut shapes: Vec<&str> = Vec::new();
-        for row in rows {
-            if !dtypes.contains(&row.dtype.as_str()) {
-                dtypes.push(&row.dtype);
-            }
-            if !shapes.contains(&row.shape.as_str()) {
-                shapes.push(&row.shape);
-            }
-        }
+        let dtypes = distinct(rows.iter().map(|row| row.dtype.as_str()));
+        let shapes = distinct(rows.iter().map(|row| row.shape.as_str()));
         let mut columns = vec!["<shape".to_owned()];
         for dtype in &dtypes {
             columns.push(format!("{dtype}, µs"));
@@ -348,17 +316,14 @@ impl Page {
             return;
         }
         self.line("Each change was measured in alternation with the best before it:\n");
-        self.head(&columns(
-            &[
-                "<change",
-                "times as fast",
-                "in cases",
-                "least",
-                "<of these in",
-                "all so far",
-            ],
-            None,
-        ));
+        self.head(&[
+            "<change",
+            "times as fast",
+            "in cases",
+            "least",
+            "<of these in",
+            "all so far",
+        ]);
         for change in &tuned.changes {
             let least = change.least();
             self.cells(&[
@@ -438,15 +403,6 @@ impl Page {
         self.line(tables(&data.results.rows));
         self.line("</details>\n");
     }
-}
-
-fn columns(names: &[&str], last: Option<&str>) -> Vec<String> {
-    names
-        .iter()
-        .copied()
-        .chain(last)
-        .map(str::to_owned)
-        .collect()
 }
 
 #[cfg(test)]
