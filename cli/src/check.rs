@@ -1,6 +1,7 @@
 //! The comparison of results with the float64 reference.
 
 use crate::failure::Failure;
+use crate::numbers::slices;
 use crate::stdout;
 use half::{bf16, f16};
 use wgpu_norm::support;
@@ -39,11 +40,7 @@ pub fn compare(
             values.push((used.tensor, to_f64(used, bytes)?));
         }
     }
-    let values: Vec<_> = values
-        .iter()
-        .map(|(tensor, values)| (*tensor, &**values))
-        .collect();
-    let expected = reference::compute(operation, &values)?;
+    let expected = reference::compute(operation, &slices(&values))?;
     let mut comparison = Comparison::default();
     for &(tensor, got) in results {
         let want = expected.iter().find(|want| want.tensor == tensor);

@@ -1,7 +1,23 @@
 //! Numbers as stored in files and memory.
 
 use half::{bf16, f16};
-use wgpu_norm::DType;
+use wgpu_norm::{DType, Error, Tensor, support};
+
+/// Room for a tensor's bytes, or an error if there is not as much memory.
+pub fn zeros(tensor: Tensor, bytes: u64) -> Result<Vec<u8>, Error> {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    support::filled(tensor.name(), bytes, 0)
+}
+
+pub fn slices<T>(tensors: &[(Tensor, Vec<T>)]) -> Vec<(Tensor, &[T])> {
+    let tensors = tensors.iter();
+    tensors.map(|(tensor, all)| (*tensor, &**all)).collect()
+}
+
+pub fn slices_mut<T>(tensors: &mut [(Tensor, Vec<T>)]) -> Vec<(Tensor, &mut [T])> {
+    let tensors = tensors.iter_mut();
+    tensors.map(|(tensor, all)| (*tensor, &mut **all)).collect()
+}
 
 /// The number of elements that are not finite: the exponent's bits are all set.
 pub fn lost(dtype: DType, bytes: &[u8]) -> usize {

@@ -5,11 +5,10 @@ use super::sets::Case;
 use super::subject::{Inputs, value};
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
+use crate::numbers::{slices, slices_mut, zeros};
 use crate::results::Around;
-use half::{bf16, f16};
 use std::time::{Duration, Instant};
-use wgpu_norm::support;
-use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor, TensorUse};
+use wgpu_norm::{DType, DeviceOptions, Error, Format, GpuContext, Tensor, TensorUse};
 
 /// The number of timed calls on host slices.
 const CALLS: u32 = 5;
@@ -58,31 +57,19 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
     let tensors = operation.tensors()?;
     let mut inputs = Vec::new();
     for used in tensors.iter().filter(|used| used.access.reads()) {
-        let bytes = match used.format {
-            Format::Elements(DType::F16) => numbers::<f16>(used)?,
-            Format::Elements(DType::Bf16) => numbers::<bf16>(used)?,
-            Format::Elements(DType::F64) => numbers::<f64>(used)?,
-            _ => numbers::<f32>(used)?,
-        };
-        inputs.push((used.tensor, bytes));
+        inputs.push((used.tensor, numbers(used)?));
     }
-    let inputs: Vec<_> = inputs
-        .iter()
-        .map(|(tensor, bytes)| (*tensor, &**bytes))
-        .collect();
+    let inputs = slices(&inputs);
     let mut samples: Vec<Duration> = Vec::new();
     // The first call compiles pipelines and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
         let begin = Instant::now();
         let mut results = Vec::new();
         for used in tensors.iter().filter(|used| used.access.writes()) {
-            let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-            results.push((used.tensor, support::filled("a result", bytes, 0_u8)?));
+            results.push((used.tensor, zeros(used.tensor, used.bytes())?));
         }
-        let outputs = results
-            .iter_mut()
-            .map(|(tensor, bytes)| (*tensor, &mut **bytes));
-        pollster::block_on(operation.run_into(gpu, &inputs, &mut outputs.collect::<Vec<_>>()))?;
+        let mut outputs = slices_mut(&mut results);
+        pollster::block_on(operation.run_into(gpu, &inputs, &mut outputs))?;
         if call > 0 {
             samples.push(begin.elapsed());
         }
@@ -91,16 +78,17 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
 }
 
 /// The bytes of a tensor: a periodic wave, or a single value repeated.
-fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
-    let count = usize::try_from(used.elements()).unwrap_or(usize::MAX);
-    let mut all = support::filled(used.tensor.name(), count, T::zeroed())?;
+fn numbers(used: &TensorUse) -> Result<Vec<u8>, Error> {
     let period = if used.tensor == Tensor::Src { 97 } else { 89 };
-    for (i, number) in all.iter_mut().enumerate() {
-        let wave = MEAN + (i % period) as f64 / period as f64 - 0.5;
-        *number = T::from_f64(value(used.tensor).unwrap_or(wave));
+    let wave = |i| MEAN + f64::from(i) / f64::from(period) - 0.5;
+    let period = (0..period).map(|i| value(used.tensor).unwrap_or(wave(i)));
+    let dtype = match used.format {
+        Format::Elements(dtype) => dtype,
+        _ => DType::F32,
+    };
+    let mut all = zeros(used.tensor, used.bytes())?;
+    for (byte, own) in all.iter_mut().zip(dtype.encode(period).iter().cycle()) {
+        *byte = *own;
     }
-    support::collect(
-        used.tensor.name(),
-        bytemuck::cast_slice(&all).iter().copied(),
-    )
+    Ok(all)
 }

@@ -1,7 +1,7 @@
 //! Several sets of the same buffers that take turns, so that caches do not improve the results: by a set's next turn,
 //! the others have passed through the caches.
 
-use wgpu_norm::{DType, Element, Error, GpuContext};
+use wgpu_norm::{DType, Error, GpuContext};
 
 /// The approximate size in bytes of all sets together; a single set may be larger.
 pub const TOTAL: u64 = 1 << 30;
@@ -46,27 +46,18 @@ pub const MEAN: f64 = 0.25;
 
 /// A buffer of repeated random numbers, approximately normal with mean 0.25 and variance 1.
 pub fn pattern(gpu: &GpuContext, dtype: DType) -> Result<wgpu::Buffer, Error> {
-    let bytes = match dtype {
-        DType::F16 => values::<half::f16>(),
-        DType::Bf16 => values::<half::bf16>(),
-        DType::F32 => values::<f32>(),
-        _ => values::<f64>(),
-    };
+    let repeats = (PATTERN_BYTES / (PATTERN as u64 * dtype.size())).max(1);
+    let mut bytes = dtype
+        .encode(normal())
+        .repeat(usize::try_from(repeats).unwrap_or(1));
+    // Whole words only; a repeat of a 16-bit type has an odd number of values.
+    bytes.truncate(bytes.len() / 32 * 32);
     let device = gpu.device();
     let buffer = super::device::storage(device, "pattern", bytes.len() as u64)?;
     super::device::scoped(device, "pattern", bytes.len() as u64, || {
         gpu.queue().write_buffer(&buffer, 0, &bytes);
     })?;
     Ok(buffer)
-}
-
-fn values<T: Element>() -> Vec<u8> {
-    let values: Vec<T> = normal().into_iter().map(T::from_f64).collect();
-    let repeats = (PATTERN_BYTES / (PATTERN as u64 * T::DTYPE.size())).max(1);
-    let mut bytes = bytemuck::cast_slice(&values).repeat(usize::try_from(repeats).unwrap_or(1));
-    // Whole words only; a repeat of a 16-bit type has an odd number of values.
-    bytes.truncate(bytes.len() / 32 * 32);
-    bytes
 }
 
 /// Sums of twelve uniform numbers from a fixed seed, shifted and scaled to the exact statistics.

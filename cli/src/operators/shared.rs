@@ -1,7 +1,7 @@
 //! An operation that several processes compute together: each reads some samples, computes them, and writes their
 //! results at the right place in one file.
 
-use super::tensors::Work;
+use super::tensors::{Work, read};
 use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::job::Job;
@@ -10,7 +10,6 @@ use crate::output::{Described, Parts};
 use crate::ranks::Group;
 use std::ops::Range;
 use std::path::Path;
-use wgpu_norm::support;
 use wgpu_norm::synchronized::Ranks;
 use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{Error, Format, GpuContext, Operation, Tensor, TensorUse};
@@ -118,13 +117,9 @@ impl Samples {
     }
 
     fn read<'a>(&self, job: &Job, work: &'a Work) -> Result<Vec<Part<'a>>, Failure> {
-        let read = work.inputs().map(|used| {
-            let part = self.part(used);
-            let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-            let mut bytes = support::filled(used.tensor.name(), bytes, 0)?;
-            job.input.read(used.tensor, part.start, &mut bytes)?;
-            Ok((used, bytes))
-        });
+        let read = work
+            .inputs()
+            .map(|used| Ok((used, read(&job.input, used.tensor, self.part(used))?)));
         read.collect()
     }
 
@@ -141,9 +136,7 @@ impl Samples {
             .partition(|(used, _)| used.access.writes());
         for used in work.results().filter(|used| !used.access.reads()) {
             let part = self.part(used);
-            let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-            let bytes = support::filled(used.tensor.name(), bytes, 0)?;
-            results.push((used, bytes));
+            results.push((used, numbers::zeros(used.tensor, part.end - part.start)?));
         }
         let given = inputs.iter().map(|(used, bytes)| (used.tensor, &**bytes));
         let given: Vec<_> = given.collect();

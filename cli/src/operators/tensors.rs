@@ -5,8 +5,9 @@ use crate::attributes::{Choice as _, Format};
 use crate::failure::Failure;
 use crate::input::{Input, Stored};
 use crate::job::Job;
+use crate::numbers;
 use crate::output::Described;
-use wgpu_norm::support;
+use std::ops::Range;
 use wgpu_norm::support::Need;
 use wgpu_norm::{
     Activation, Axis, Channels, DType, DTypes, DataFormat, Error, Norm, Operation, Pass, Tensor,
@@ -324,11 +325,10 @@ impl Work {
     }
 }
 
-/// Reads all bytes of a tensor.
-pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
-    let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-    let mut read = support::filled(used.tensor.name(), bytes, 0)?;
-    input.read(used.tensor, 0, &mut read)?;
+/// Reads a part of a tensor's bytes.
+pub fn read(input: &Input, tensor: Tensor, part: Range<u64>) -> Result<Vec<u8>, Failure> {
+    let mut read = numbers::zeros(tensor, part.end - part.start)?;
+    input.read(tensor, part.start, &mut read)?;
     Ok(read)
 }
 

@@ -4,8 +4,7 @@ use super::tensors::{Work, read};
 use crate::check;
 use crate::failure::Failure;
 use crate::job::Job;
-use crate::numbers;
-use wgpu_norm::support;
+use crate::numbers::{self, slices, slices_mut};
 use wgpu_norm::{Access, DType, Format, GpuContext, Plan, Tensor};
 
 /// Computes and writes the results.
@@ -18,11 +17,8 @@ pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
     let mut outputs: Vec<(Tensor, Vec<u8>)> = vec![];
     for used in &work.tensors {
         let bytes = match used.access {
-            Access::In | Access::InOut => read(&job.input, used)?,
-            Access::Out => {
-                let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
-                support::filled(used.tensor.name(), bytes, 0)?
-            }
+            Access::In | Access::InOut => read(&job.input, used.tensor, 0..used.bytes())?,
+            Access::Out => numbers::zeros(used.tensor, used.bytes())?,
         };
         match used.access {
             Access::In => inputs.push((used.tensor, bytes)),
@@ -33,17 +29,12 @@ pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
     let mut old = vec![];
     if job.check {
         for used in work.inputs().filter(|used| used.access.writes()) {
-            old.push((used.tensor, read(&job.input, used)?));
+            old.push((used.tensor, read(&job.input, used.tensor, 0..used.bytes())?));
         }
     }
     job.progress.step("computing");
     let given = slices(&inputs);
-    let mut taken: Vec<(Tensor, &mut [u8])> = vec![];
-    taken.extend(
-        outputs
-            .iter_mut()
-            .map(|(tensor, bytes)| (*tensor, &mut **bytes)),
-    );
+    let mut taken = slices_mut(&mut outputs);
     pollster::block_on(operation.run_into(gpu, &given, &mut taken))?;
     let mut results = vec![];
     for used in work.results() {
@@ -71,11 +62,6 @@ pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
         false => None,
     };
     job.finish(gpu, &work.describe(), &results, comparison)
-}
-
-fn slices(tensors: &[(Tensor, Vec<u8>)]) -> Vec<(Tensor, &[u8])> {
-    let tensors = tensors.iter();
-    tensors.map(|(tensor, bytes)| (*tensor, &**bytes)).collect()
 }
 
 /// Warns of elements that are not finite, and of variances that are too small for their 16-bit type.
