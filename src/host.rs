@@ -2,7 +2,7 @@
 
 use crate::bound::{self, Bound, BufferRange};
 use crate::context::{GpuContext, Held, Transfers, Watch};
-use crate::element::{DType, Element};
+use crate::element::DType;
 use crate::error::Error;
 use crate::operation::Operation;
 use crate::plan::Plan;
@@ -11,23 +11,23 @@ use crate::{geometry, memory};
 
 /// An error unless variance + epsilon, as the kernels add them, is above 0 and finite in every channel (or row). NaN
 /// passes: it stays in its channel. With an infinite variance gradients would be 0, as if there were nothing to learn.
-fn check_variances<P: Element>(
+fn check_variances(
     tensor: Tensor,
     group: &'static str,
-    variances: impl Iterator<Item = P>,
+    (dtype, bytes): (DType, &[u8]),
     epsilon: f64,
 ) -> Result<(), Error> {
-    for (channel, value) in variances.enumerate() {
-        let sum = match P::DTYPE.accumulator() {
-            DType::F64 => value.to_f64() + epsilon,
-            _ => f64::from(value.to_f64() as f32 + epsilon as f32),
+    for (channel, variance) in dtype.values(bytes).enumerate() {
+        let sum = match dtype.accumulator() {
+            DType::F64 => variance + epsilon,
+            _ => f64::from(variance as f32 + epsilon as f32),
         };
         if sum <= 0.0 || sum.is_infinite() {
             return Err(Error::Variance {
                 argument: tensor.name(),
                 group,
                 channel,
-                variance: value.to_f64(),
+                variance,
                 epsilon,
             });
         }
@@ -178,22 +178,8 @@ impl Operation {
         if !used.tensor.takes_epsilon() {
             return Ok(());
         }
-        fn check<S: Element>(
-            operation: &Operation,
-            tensor: Tensor,
-            bytes: &[u8],
-        ) -> Result<(), Error> {
-            let values = bytes.chunks_exact(size_of::<S>());
-            let values = values.map(bytemuck::pod_read_unaligned::<S>);
-            let (unit, epsilon) = (operation.norm.unit(), operation.epsilon);
-            check_variances(tensor, unit, values, epsilon)
-        }
-        match self.types.statistics {
-            DType::F16 => check::<half::f16>(self, used.tensor, bytes),
-            DType::Bf16 => check::<half::bf16>(self, used.tensor, bytes),
-            DType::F32 => check::<f32>(self, used.tensor, bytes),
-            DType::F64 => check::<f64>(self, used.tensor, bytes),
-        }
+        let values = (self.types.statistics, bytes);
+        check_variances(used.tensor, self.norm.unit(), values, self.epsilon)
     }
 }
 

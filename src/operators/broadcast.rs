@@ -15,7 +15,8 @@ fn aligned(rank: usize, name: &'static str, shape: &[usize]) -> Result<Vec<usize
     Ok(lacking.chain(shape.iter().copied()).collect())
 }
 
-/// For each axis, src's size if any of these parameters has it, else 1.
+/// For each axis, src's size if any of these parameters has it, else 1. All parameters and statistics are then expanded
+/// to these sizes.
 pub(super) fn common_sizes(given: &Given<'_>, parameters: &[Tensor]) -> Result<Vec<usize>, Error> {
     let src = given.shape;
     check_rank("src", 1..=geometry::MAX_RANK, src.len())?;
@@ -34,7 +35,7 @@ pub(super) fn common_sizes(given: &Given<'_>, parameters: &[Tensor]) -> Result<V
             }
         }
     }
-    Ok(common)
+    Ok(given.sizes.get_or_init(|| common).clone())
 }
 
 /// The axes that parameters of these sizes vary along.

@@ -19,11 +19,6 @@ pub trait Tables {
 pub trait Definition: Tables + Send + Sync {
     /// The operation on these inputs.
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error>;
-
-    /// The sizes that parameters and statistics are expanded to, if each is broadcast on its own.
-    fn parameter_sizes(&self, _given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        Ok(None)
-    }
 }
 
 /// Any operator: for a program that chooses one at run time, and calls [`operation`](super::operation) and

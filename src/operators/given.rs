@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::geometry::{check_length, elements};
 use crate::operation::{Norm, Operation, Pass};
 use crate::tensor::{Format, Tensor};
+use std::sync::OnceLock;
 
 /// An operator's inputs, each with its row of the table.
 pub struct Given<'a> {
@@ -14,6 +15,8 @@ pub struct Given<'a> {
     pub shape: &'a [usize],
     /// Whether it is for buffers of the caller's.
     pub planned: bool,
+    /// The sizes that parameters and statistics are expanded to, if the operator broadcasts each on its own.
+    pub sizes: OnceLock<Vec<usize>>,
     rows: Vec<(Row, Option<Input<'a>>)>,
 }
 
@@ -55,6 +58,7 @@ impl<'a> Given<'a> {
         let mut given = Self {
             shape: &[],
             planned,
+            sizes: OnceLock::new(),
             rows,
         };
         given.shape = given.require(Tensor::Src)?.input.shape;

@@ -25,11 +25,10 @@ pub fn operation(operator: &dyn Operator, inputs: &Inputs<'_>) -> Result<Operati
     let given = Given::new(operator.input_rows(), inputs, true)?;
     let define = || {
         let operation = operator.define(&given)?;
-        let sizes = operator.parameter_sizes(&given)?;
-        check(&given, &operation, sizes.as_deref())?;
-        if let Some(sizes) = sizes {
+        check(&given, &operation)?;
+        if let Some(sizes) = given.sizes.get() {
             for (_, named) in given.iter().filter(|(row, _)| is_broadcast(row)) {
-                check_same_sizes(named, &sizes)?;
+                check_same_sizes(named, sizes)?;
             }
         }
         Ok(operation)
@@ -37,10 +36,11 @@ pub fn operation(operator: &dyn Operator, inputs: &Inputs<'_>) -> Result<Operati
     define().map_err(|error: Error| error.renamed(|name| given.name(name)))
 }
 
-/// An error for an input of another type or shape than the operation's tensor. Parameters are broadcast to `sizes`, if
-/// there are any.
-fn check(given: &Given<'_>, operation: &Operation, sizes: Option<&[usize]>) -> Result<(), Error> {
+/// An error for an input of another type or shape than the operation's tensor. Parameters may be
+/// broadcast.
+fn check(given: &Given<'_>, operation: &Operation) -> Result<(), Error> {
     let tensors = operation.tensors()?;
+    let broadcasts = given.sizes.get().is_some();
     for (row, Named { name, input }) in given.iter() {
         let Some(tensor) = row.tensor else { continue };
         let used = tensors.iter().find(|used| used.tensor == tensor);
@@ -50,7 +50,7 @@ fn check(given: &Given<'_>, operation: &Operation, sizes: Option<&[usize]>) -> R
         if input.format != format {
             return Err(Error::argument(name, format.to_string(), input.format));
         }
-        if tensor.is_data() || tensor == Tensor::Mask || (sizes.is_some() && is_broadcast(row)) {
+        if tensor.is_data() || tensor == Tensor::Mask || (broadcasts && is_broadcast(row)) {
             continue;
         }
         let shape = match used {
@@ -106,7 +106,7 @@ pub async fn run(
     let given = Given::new(operator.input_rows(), inputs, false)?;
     let rename = |error: Error| error.renamed(|name| given.name(name));
     let operation = operator.define(&given).map_err(rename)?;
-    let mut read = read(operator, &given, &operation).map_err(rename)?;
+    let mut read = read(&given, &operation).map_err(rename)?;
     let tensors = operation.tensors()?;
     let mut results = Vec::new();
     for row in operator.output_rows() {
@@ -149,13 +149,8 @@ pub async fn run(
 }
 
 /// The bytes of the tensors that the operation reads, in the types and sizes that it has.
-fn read<'a>(
-    operator: &dyn Operator,
-    given: &Given<'a>,
-    operation: &Operation,
-) -> Result<Vec<Read<'a>>, Error> {
-    let sizes = operator.parameter_sizes(given)?;
-    check(given, operation, sizes.as_deref())?;
+fn read<'a>(given: &Given<'a>, operation: &Operation) -> Result<Vec<Read<'a>>, Error> {
+    check(given, operation)?;
     let mut read = Vec::new();
     for (row, named) in given.iter() {
         let Named { name, input } = named;
@@ -165,7 +160,7 @@ fn read<'a>(
         let Some(tensor) = row.tensor.filter(|tensor| operation.has_tensor(*tensor)) else {
             continue;
         };
-        let bytes = match (&sizes, input.format) {
+        let bytes = match (given.sizes.get(), input.format) {
             (Some(sizes), _) if is_broadcast(row) => expand(named, sizes)?,
             (_, Format::Elements(dtype)) if row.inverse => {
                 // If a variance is tiny beside epsilon, its relative error is large, and it may even be below 0. But

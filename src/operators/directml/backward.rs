@@ -73,10 +73,6 @@ impl Definition for BatchNormalizationGrad {
         let sizes = common_sizes(given, &[Tensor::Mean])?;
         given.operation(Norm::Batch(Channels::Broadcast(sizes)), pass, self.epsilon)
     }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Mean]).map(Some)
-    }
 }
 
 operator! {
@@ -139,9 +135,5 @@ impl Definition for BatchNormalizationTrainingGrad {
         let pass = Backward::default().with_through(Through::Batch);
         let sizes = common_sizes(given, &[Tensor::Mean])?;
         given.operation(Norm::Batch(Channels::Broadcast(sizes)), pass, self.epsilon)
-    }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Mean]).map(Some)
     }
 }

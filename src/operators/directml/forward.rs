@@ -92,10 +92,6 @@ impl Definition for BatchNormalizationTraining {
         }
         Ok(activated(operation, self.fused_activation))
     }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Gamma]).map(Some)
-    }
 }
 
 operator! {
@@ -168,10 +164,6 @@ impl Definition for BatchNormalization {
         let norm = Norm::Batch(Channels::Broadcast(common_sizes(given, &PARAMETERS)?));
         let operation = given.operation(norm, Pass::Inference, self.epsilon)?;
         Ok(activated(operation, self.fused_activation))
-    }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &PARAMETERS).map(Some)
     }
 }
 

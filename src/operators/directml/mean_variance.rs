@@ -77,10 +77,6 @@ impl Definition for MeanVarianceNormalization1 {
         let operation = given.operation_with_sums(norm, Forward::default(), self.epsilon)?;
         Ok(activated(operation, self.fused_activation))
     }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Gamma, Tensor::Beta]).map(Some)
-    }
 }
 
 operator! {
@@ -128,21 +124,11 @@ impl Definition for MeanVarianceNormalization2 {
     fn define(&self, given: &Given<'_>) -> Result<Operation, Error> {
         require("UseMean", self.use_mean)?;
         require("UseVariance", self.use_variance)?;
-        self.first().define(given)
-    }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        self.first().parameter_sizes(given)
-    }
-}
-
-impl MeanVarianceNormalization2 {
-    /// The operator that it is, if both attributes are true.
-    fn first(&self) -> MeanVarianceNormalization1 {
-        MeanVarianceNormalization1 {
+        let first = MeanVarianceNormalization1 {
             fused_activation: self.fused_activation,
             ..MeanVarianceNormalization1::new(self.axes.clone(), self.epsilon)
-        }
+        };
+        first.define(given)
     }
 }
 

@@ -81,10 +81,6 @@ impl Definition for LayerNormalization {
         let norm = rows_norm(given.shape, self.axis, &sizes, true);
         given.operation_with_sums(norm, Forward::default(), self.epsilon)
     }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Gamma, Tensor::Beta]).map(Some)
-    }
 }
 
 operator! {
@@ -144,9 +140,5 @@ impl Definition for RmsNormalization {
         let norm = rows_norm(given.shape, self.axis, &sizes, false);
         let pass = forward(!norm.is_over_rows());
         given.operation_with_sums(norm, pass, self.epsilon)
-    }
-
-    fn parameter_sizes(&self, given: &Given<'_>) -> Result<Option<Vec<usize>>, Error> {
-        common_sizes(given, &[Tensor::Gamma]).map(Some)
     }
 }
