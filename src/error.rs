@@ -2,6 +2,7 @@
 
 use crate::algorithm::Algorithm;
 use crate::element::DType;
+use crate::tensor::Tensor;
 
 /// The reason why a call failed, with the values needed to fix the call.
 ///
@@ -313,6 +314,14 @@ impl Error {
             argument,
             expected: expected.into(),
             got: got.to_string(),
+        }
+    }
+
+    /// Makes the [`Error::BufferPresence`] of a tensor without a buffer.
+    pub(crate) const fn no_buffer(tensor: Tensor) -> Self {
+        Self::BufferPresence {
+            tensor: tensor.name(),
+            expected: true,
         }
     }
 

@@ -140,10 +140,7 @@ impl Plan {
     /// small.
     pub fn dispatches(&self, room: impl Fn(Tensor) -> Option<u64>) -> Result<Vec<Dispatch>, Error> {
         for BufferUse { tensor, bytes, .. } in self.buffers() {
-            let got = room(tensor).ok_or(Error::BufferPresence {
-                tensor: tensor.name(),
-                expected: true,
-            })?;
+            let got = room(tensor).ok_or(Error::no_buffer(tensor))?;
             if got < bytes {
                 return Err(Error::BufferSize {
                     tensor: tensor.name(),

@@ -144,10 +144,7 @@ impl Bound {
     fn check_halves(&self) -> Result<(), Error> {
         match self.halves {
             Halves::Bound => Ok(()),
-            Halves::WithoutSums => Err(Error::BufferPresence {
-                tensor: Tensor::Sums.name(),
-                expected: true,
-            }),
+            Halves::WithoutSums => Err(Error::no_buffer(Tensor::Sums)),
             Halves::None => Err(Error::argument(
                 "record_reduce, record_apply",
                 "a bound plan with halves: of batch norm in training, or of its gradient",
@@ -201,6 +198,11 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
     let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     let mut steps = gpu.held::<Vec<_>>();
     let mut bound = Vec::new();
+    let binder = Binder {
+        gpu,
+        plan,
+        ranges: &ranges,
+    };
     for (index, &(phases, ref dispatch)) in plan.dispatches.iter().enumerate() {
         if !phases.meets(recorded) {
             continue;
@@ -210,17 +212,11 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
                 bound.push(binding.tensor);
             }
         }
-        let binder = Binder {
-            gpu,
-            plan,
-            phases,
-            dispatch,
-            ranges: &ranges,
-        };
-        steps.push(binder.step(uniforms.binding(index))?);
+        steps.push(binder.step(phases, dispatch, uniforms.binding(index))?);
     }
     // wgpu has checked the others.
-    for range in ranges.iter().filter(|range| !bound.contains(&range.tensor)) {
+    let unbound = ranges.0.iter();
+    for range in unbound.filter(|range| !bound.contains(&range.tensor)) {
         probe(gpu, range)?;
     }
     Ok(Bound { steps, halves })
@@ -259,20 +255,18 @@ impl PieceBinder {
         let ranges = buffers.iter();
         let ranges =
             ranges.map(|&(tensor, buffer, origin)| BoundRange::piece(tensor, buffer, origin));
-        let ranges = BoundRanges::ours(ranges.collect());
+        // Buffers of this crate, which need no checks.
+        let binder = Binder {
+            gpu,
+            plan,
+            ranges: &BoundRanges(ranges.collect()),
+        };
         let mut steps = gpu.held::<Vec<_>>();
         for &index in dispatches {
             let Some(&(phases, ref dispatch)) = plan.dispatches.get(index) else {
                 continue;
             };
-            let binder = Binder {
-                gpu,
-                plan,
-                phases,
-                dispatch,
-                ranges: &ranges,
-            };
-            steps.push(binder.step(self.uniforms.binding(index))?);
+            steps.push(binder.step(phases, dispatch, self.uniforms.binding(index))?);
         }
         Ok(Bound {
             steps,

@@ -101,7 +101,7 @@ pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<
 }
 
 /// All of a plan's tensors.
-pub(super) struct BoundRanges<'a>(Vec<BoundRange<'a>>);
+pub(super) struct BoundRanges<'a>(pub Vec<BoundRange<'a>>);
 
 impl<'a> BoundRanges<'a> {
     /// Checks every buffer against the plan's requirements, and that buffers do not overlap.
@@ -133,10 +133,7 @@ impl<'a> BoundRanges<'a> {
                 Some(range) => ranges.push(check(tensor, range, requirement.bytes(), alignment)?),
                 None if tensor == Tensor::Sums => {} // for the halves alone
                 None => {
-                    return Err(Error::BufferPresence {
-                        tensor: tensor.name(),
-                        expected: true,
-                    });
+                    return Err(Error::no_buffer(tensor));
                 }
             }
         }
@@ -144,24 +141,12 @@ impl<'a> BoundRanges<'a> {
         Ok(Self(ranges))
     }
 
-    /// Buffers of this crate, which need no checks.
-    pub fn ours(ranges: Vec<BoundRange<'a>>) -> Self {
-        Self(ranges)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &BoundRange<'a>> {
-        self.0.iter()
-    }
-
     /// The range of a tensor that a dispatch binds.
     pub fn get(&self, tensor: Tensor) -> Result<&BoundRange<'a>, Error> {
         self.0
             .iter()
             .find(|range| range.tensor == tensor)
-            .ok_or(Error::BufferPresence {
-                tensor: tensor.name(),
-                expected: true,
-            })
+            .ok_or(Error::no_buffer(tensor))
     }
 
     /// Whether diff_src is written over diff_dst.

@@ -38,7 +38,7 @@ impl UniformBuffer {
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
         kept.push(buffer.clone());
-        gpu.write_buffer("uniforms", &buffer, &bytes)?;
+        gpu.write_buffer("uniforms", &buffer, 0, &bytes)?;
         Ok(Self { buffer, ranges })
     }
 
@@ -69,16 +69,19 @@ pub(super) struct Step {
 pub(super) struct Binder<'a> {
     pub gpu: &'a GpuContext,
     pub plan: &'a Plan,
-    pub phases: Phases,
-    pub dispatch: &'a Dispatch,
     pub ranges: &'a BoundRanges<'a>,
 }
 
 impl Binder<'_> {
-    pub fn step(&self, uniforms: wgpu::BindingResource<'_>) -> Result<Step, Error> {
+    pub fn step(
+        &self,
+        phases: Phases,
+        dispatch: &Dispatch,
+        uniforms: wgpu::BindingResource<'_>,
+    ) -> Result<Step, Error> {
         let is_diff_src = |binding: &Binding| binding.tensor == Tensor::DiffSrc;
         let is_diff_dst = |binding: &Binding| binding.tensor == Tensor::DiffDst;
-        let bindings = &self.dispatch.bindings;
+        let bindings = &dispatch.bindings;
         let both = bindings.iter().any(is_diff_src) && bindings.iter().any(is_diff_dst);
         let in_place = both && self.ranges.in_place();
         let mut bound = Vec::new();
@@ -108,7 +111,7 @@ impl Binder<'_> {
             } else {
                 F16Encoder::Integers
             },
-            ..self.dispatch.variant(self.plan.types, access, &bindings)
+            ..dispatch.variant(self.plan.types, access, &bindings)
         };
         if !variant.fits_subgroups(self.gpu.profile().subgroup_size) {
             variant.add_without_subgroups();
@@ -140,7 +143,7 @@ impl Binder<'_> {
             resource: uniforms,
         });
         let device = self.gpu.device();
-        let name = self.dispatch.kernel.entry().name();
+        let name = dispatch.kernel.entry().name();
         let bind_group = self
             .gpu
             .scoped(name, || {
@@ -152,10 +155,10 @@ impl Binder<'_> {
             })
             .map_err(|error| self.blame(error, &bound))?;
         Ok(Step {
-            phases: self.phases,
+            phases,
             pipeline: pipeline.pipeline,
             bind_group,
-            workgroups: self.dispatch.workgroups,
+            workgroups: dispatch.workgroups,
         })
     }
 

@@ -14,7 +14,7 @@ mod scope;
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use gl_lock::Held;
 pub(crate) use pipelines::Pipeline;
-pub(crate) use readback::{Submitted, Transfers};
+pub(crate) use readback::Transfers;
 pub(crate) use scope::Watch;
 
 use crate::element::DType;
@@ -26,8 +26,6 @@ use crate::profile::Profile;
 use crate::tensor::Tensor;
 use pipelines::Pipelines;
 use poller::Poller;
-use std::future::Future;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
@@ -344,7 +342,7 @@ impl GpuContext {
             | wgpu::BufferUsages::COPY_SRC;
         let size = bytes.len().next_multiple_of(4) as u64;
         let buffer = self.create_buffer_of(label, size, usage)?;
-        self.write_buffer(label, &buffer, bytes)?;
+        self.write_buffer(label, &buffer, 0, bytes)?;
         Ok(buffer)
     }
 
@@ -478,18 +476,8 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error.typed(what, size)))
     }
 
-    /// Copies bytes to the start of a buffer, whose size is a multiple of 4.
+    /// Copies bytes into a buffer, whose size is a multiple of 4, from an offset that is one too.
     pub(crate) fn write_buffer(
-        &self,
-        what: &'static str,
-        buffer: &wgpu::Buffer,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
-        self.write_buffer_at(what, buffer, 0, bytes)
-    }
-
-    /// Copies bytes into a buffer, from an offset that is a multiple of 4.
-    pub(crate) fn write_buffer_at(
         &self,
         what: &'static str,
         buffer: &wgpu::Buffer,
@@ -549,45 +537,5 @@ impl GpuContext {
             // Polled for, though nobody waits.
             drop(self.inner.poller.poll_for(submission));
         }
-    }
-
-    /// Submits the commands that `record` records, and has the buffers `staging` mapped when they are done.
-    pub(crate) fn submit(
-        &self,
-        staging: &[(Tensor, wgpu::Buffer)],
-        record: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> Result<Submitted, Error> {
-        readback::submit(self, staging, record)
-    }
-
-    /// Ends when the submitted work is done and its buffers are mapped.
-    pub(crate) fn done(
-        &self,
-        watch: Watch,
-        submitted: Submitted,
-    ) -> impl Future<Output = Result<(), Error>> + use<> {
-        readback::done(self, watch, submitted)
-    }
-
-    /// Passes some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
-    pub(crate) fn read_mapped<T>(
-        &self,
-        tensor: Tensor,
-        buffer: &wgpu::Buffer,
-        bytes: &Range<u64>,
-        take: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T, Error> {
-        readback::read_mapped(self, tensor, buffer, bytes, take)
-    }
-
-    /// Uploads, submits the commands that `record` records, and passes the bytes of each download to `take`.
-    pub(crate) async fn transfer(
-        &self,
-        watch: Watch,
-        transfers: &Transfers<'_>,
-        record: impl FnOnce(&mut wgpu::CommandEncoder),
-        take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        readback::submit_and_read(self, watch, transfers, record, take).await
     }
 }

@@ -38,89 +38,127 @@ pub(crate) struct Submitted {
     receivers: Vec<(Tensor, Receiver)>,
 }
 
-/// Submits the commands that `record` records, then maps buffers.
-pub(super) fn submit(
-    gpu: &GpuContext,
-    staging: &[(Tensor, wgpu::Buffer)],
-    record: impl FnOnce(&mut wgpu::CommandEncoder),
-) -> Result<Submitted, Error> {
-    // All calls are inside the error scopes: the device may end at any time, and whatever is created after that is
-    // invalid.
-    gpu.scoped("submitting", || {
-        let descriptor = wgpu::CommandEncoderDescriptor {
-            label: Some("wgpu-norm"),
-        };
-        let mut encoder = gpu.device().create_command_encoder(&descriptor);
-        record(&mut encoder);
-        let submission = gpu.queue().submit([encoder.finish()]);
-        let staging = staging.iter();
-        let receivers = staging.map(|(tensor, buffer)| (*tensor, map(buffer)));
-        Submitted {
-            submission,
-            receivers: receivers.collect(),
-        }
-    })
-}
+impl GpuContext {
+    /// Submits the commands that `record` records, and has the buffers `staging` mapped when they are done.
+    pub(crate) fn submit(
+        &self,
+        staging: &[(Tensor, wgpu::Buffer)],
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<Submitted, Error> {
+        // All calls are inside the error scopes: the device may end at any time, and whatever is created after that is
+        // invalid.
+        self.scoped("submitting", || {
+            let descriptor = wgpu::CommandEncoderDescriptor {
+                label: Some("wgpu-norm"),
+            };
+            let mut encoder = self.device().create_command_encoder(&descriptor);
+            record(&mut encoder);
+            let submission = self.queue().submit([encoder.finish()]);
+            let staging = staging.iter();
+            let receivers = staging.map(|(tensor, buffer)| (*tensor, map(buffer)));
+            Submitted {
+                submission,
+                receivers: receivers.collect(),
+            }
+        })
+    }
 
-/// Ends when the submitted work is done and its buffers are mapped.
-pub(super) fn done(
-    gpu: &GpuContext,
-    watch: Watch,
-    submitted: Submitted,
-) -> impl Future<Output = Result<(), Error>> + use<> {
-    let Submitted {
-        submission,
-        receivers,
-    } = submitted;
-    let done = gpu.inner.poller.poll_for(submission);
-    let verdict = watch.end();
-    let gpu = gpu.clone();
-    async move {
-        if let Err(error) = verdict.await {
-            // A pipeline that was compiled meanwhile may be the invalid object.
-            gpu.forget_pipelines();
-            return Err(error);
-        }
-        done.await.map_err(|error| gpu.or_lost(error))?;
-        for (tensor, receiver) in receivers {
-            let what = tensor.name();
-            match receiver.receive().await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return Err(unreadable(&gpu, tensor, error)),
-                // The poll did not get as far: an earlier callback panicked.
-                None => {
-                    return Err(gpu.or_lost(Error::gpu(
-                        format!("reading {what}"),
-                        "another callback of the device panicked",
-                    )));
+    /// Ends when the submitted work is done and its buffers are mapped.
+    pub(crate) fn done(
+        &self,
+        watch: Watch,
+        submitted: Submitted,
+    ) -> impl Future<Output = Result<(), Error>> + use<> {
+        let Submitted {
+            submission,
+            receivers,
+        } = submitted;
+        let done = self.inner.poller.poll_for(submission);
+        let verdict = watch.end();
+        let gpu = self.clone();
+        async move {
+            if let Err(error) = verdict.await {
+                // A pipeline that was compiled meanwhile may be the invalid object.
+                gpu.forget_pipelines();
+                return Err(error);
+            }
+            done.await.map_err(|error| gpu.or_lost(error))?;
+            for (tensor, receiver) in receivers {
+                let what = tensor.name();
+                match receiver.receive().await {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => return Err(unreadable(&gpu, tensor, error)),
+                    // The poll did not get as far: an earlier callback panicked.
+                    None => {
+                        return Err(gpu.or_lost(Error::gpu(
+                            format!("reading {what}"),
+                            "another callback of the device panicked",
+                        )));
+                    }
                 }
             }
+            Ok(())
+        }
+    }
+
+    /// Passes some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
+    pub(crate) fn read_mapped<T>(
+        &self,
+        tensor: Tensor,
+        buffer: &wgpu::Buffer,
+        bytes: &Range<u64>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Error> {
+        let size = bytes.end.saturating_sub(bytes.start);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // What is mapped begins at a multiple of 8 bytes and consists of whole words, with which buffers end.
+        let before = bytes.start % wgpu::MAP_ALIGNMENT;
+        let words = bytes.start - before..bytes.end.next_multiple_of(4);
+        self.scoped("reading", || {
+            // No other code has the buffer, so only the device's end can take it away.
+            mapped::read(self.device(), buffer, words, |all| {
+                let own = all.get(before as usize..).unwrap_or_default();
+                take(own.get(..size).unwrap_or(own))
+            })
+        })?
+        .map_err(|error| unreadable(self, tensor, error))
+    }
+
+    /// Uploads, submits the commands that `record` records, and passes the bytes of each download to `take`.
+    pub(crate) async fn transfer(
+        &self,
+        watch: Watch,
+        transfers: &Transfers<'_>,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+        mut take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let sources = &transfers.downloads;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let mut staging = self.held::<Vec<_>>();
+        for &(tensor, _, bytes) in sources {
+            let buffer = self.create_buffer(tensor.name(), bytes, usage)?;
+            staging.push((tensor, buffer));
+        }
+        // Uploads come last, since written data is kept until something is submitted.
+        for &(tensor, buffer, bytes) in &transfers.uploads {
+            if let Err(error) = self.write_buffer(tensor.name(), buffer, 0, bytes) {
+                self.flush();
+                return Err(error);
+            }
+        }
+        let submitted = self.submit(&staging, |encoder| {
+            record(encoder);
+            for (&(_, source, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
+                // Buffers are created with padding, so whole words can be copied.
+                encoder.copy_buffer_to_buffer(source, 0, buffer, 0, bytes.next_multiple_of(4));
+            }
+        })?;
+        self.done(watch, submitted).await?;
+        for (&(tensor, _, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
+            self.read_mapped(tensor, buffer, &(0..bytes), |bytes| take(tensor, bytes))??;
         }
         Ok(())
     }
-}
-
-/// Passes some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
-pub(super) fn read_mapped<T>(
-    gpu: &GpuContext,
-    tensor: Tensor,
-    buffer: &wgpu::Buffer,
-    bytes: &Range<u64>,
-    take: impl FnOnce(&[u8]) -> T,
-) -> Result<T, Error> {
-    let size = bytes.end.saturating_sub(bytes.start);
-    let size = usize::try_from(size).unwrap_or(usize::MAX);
-    // What is mapped begins at a multiple of 8 bytes and consists of whole words, with which buffers end.
-    let before = bytes.start % wgpu::MAP_ALIGNMENT;
-    let words = bytes.start - before..bytes.end.next_multiple_of(4);
-    gpu.scoped("reading", || {
-        // No other code has the buffer, so only the device's end can take it away.
-        mapped::read(gpu.device(), buffer, words, |all| {
-            let own = all.get(before as usize..).unwrap_or_default();
-            take(own.get(..size).unwrap_or(own))
-        })
-    })?
-    .map_err(|error| unreadable(gpu, tensor, error))
 }
 
 /// The error of a buffer that cannot be mapped or read. In a browser nobody says whether the device is lost, but no
@@ -132,42 +170,4 @@ fn unreadable(gpu: &GpuContext, tensor: Tensor, error: impl std::fmt::Display) -
         }
         error => error,
     }
-}
-
-/// Uploads, submits the commands that `record` records, and passes the bytes that were read to `take`.
-pub(super) async fn submit_and_read(
-    gpu: &GpuContext,
-    watch: Watch,
-    transfers: &Transfers<'_>,
-    record: impl FnOnce(&mut wgpu::CommandEncoder),
-    mut take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let sources = &transfers.downloads;
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let mut staging = gpu.held::<Vec<_>>();
-    for &(tensor, _, bytes) in sources {
-        let buffer = gpu.create_buffer(tensor.name(), bytes, usage)?;
-        staging.push((tensor, buffer));
-    }
-    // Uploads come last, since written data is kept until something is submitted.
-    for &(tensor, buffer, bytes) in &transfers.uploads {
-        if let Err(error) = gpu.write_buffer(tensor.name(), buffer, bytes) {
-            gpu.flush();
-            return Err(error);
-        }
-    }
-    let submitted = submit(gpu, &staging, |encoder| {
-        record(encoder);
-        for (&(_, source, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
-            // Buffers are created with padding, so whole words can be copied.
-            encoder.copy_buffer_to_buffer(source, 0, buffer, 0, bytes.next_multiple_of(4));
-        }
-    })?;
-    done(gpu, watch, submitted).await?;
-    for (&(tensor, _, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
-        read_mapped(gpu, tensor, buffer, &(0..bytes), |bytes| {
-            take(tensor, bytes)
-        })??;
-    }
-    Ok(())
 }

@@ -166,10 +166,7 @@ fn find(buffers: &Buffers, tensor: Tensor) -> Result<&wgpu::Buffer, Error> {
     let found = buffers.iter().find(|(known, _)| *known == tensor);
     found
         .map(|(_, buffer)| buffer)
-        .ok_or(Error::BufferPresence {
-            tensor: tensor.name(),
-            expected: true,
-        })
+        .ok_or(Error::no_buffer(tensor))
 }
 
 /// Bytes of a tensor itself, without padding.
@@ -211,7 +208,7 @@ impl<S: Storage> Transfer<'_, S> {
             let chunk = first(&mut self.chunk, &part);
             self.storage.read(tensor, part.start, chunk).await?;
             let at = part.start.saturating_sub(bytes.start);
-            self.gpu.write_buffer_at(tensor.name(), buffer, at, chunk)?;
+            self.gpu.write_buffer(tensor.name(), buffer, at, chunk)?;
         }
         Ok(())
     }
@@ -226,7 +223,7 @@ impl<S: Storage> Transfer<'_, S> {
                 let chunk = first(&mut self.chunk, &part);
                 self.storage.read(*tensor, part.start, chunk).await?;
                 self.gpu
-                    .write_buffer_at(tensor.name(), buffer, part.start, chunk)?;
+                    .write_buffer(tensor.name(), buffer, part.start, chunk)?;
                 // Written data is kept twice until something is submitted.
                 if (part.end / CHUNK).is_multiple_of(4) {
                     let watch = self.gpu.watch(CHUNK);
