@@ -476,13 +476,14 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
 }
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
-    fn with_params<Q>(self, params: Params<'a>) -> BackwardArgs<'a, T, Q> {
+    /// The arguments for gradients of another type.
+    fn retyped<Q>(self) -> BackwardArgs<'a, T, Q> {
         BackwardArgs {
             shape: self.shape,
             src: self.src,
             diff_dst: self.diff_dst,
             saved: self.saved,
-            params,
+            params: self.params,
             without_beta: self.without_beta,
             gradients: PhantomData,
         }
@@ -490,23 +491,23 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
 
     /// Sets the forward pass's gamma.
     #[must_use]
-    pub fn gamma<Q: ParamOf<T>>(self, gamma: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
-        let params = Params {
-            gamma: param(gamma),
-            ..self.params
-        };
-        self.with_params(params)
+    pub fn gamma<Q: ParamOf<T>>(
+        mut self,
+        gamma: impl OptionalSlice<'a, Q>,
+    ) -> BackwardArgs<'a, T, Q> {
+        self.params.gamma = param(gamma);
+        self.retyped()
     }
 
     /// Sets the forward pass's beta, of gamma's type. The gradients of an activation and of a gate depend on it, and
     /// without gamma it still has a gradient.
     #[must_use]
-    pub fn beta<Q: ParamOf<T>>(self, beta: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
-        let params = Params {
-            beta: param(beta),
-            ..self.params
-        };
-        self.with_params(params)
+    pub fn beta<Q: ParamOf<T>>(
+        mut self,
+        beta: impl OptionalSlice<'a, Q>,
+    ) -> BackwardArgs<'a, T, Q> {
+        self.params.beta = param(beta);
+        self.retyped()
     }
 
     /// Says that the forward pass had no beta, where the gradient depends on it and `saved` does not know.
@@ -521,12 +522,12 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
     /// Sets the forward pass's gate, of gamma's type. The results then include
     /// [`Grads::diff_gate`](crate::Grads::diff_gate).
     #[must_use]
-    pub fn gate<Q: ParamOf<T>>(self, gate: impl OptionalSlice<'a, Q>) -> BackwardArgs<'a, T, Q> {
-        let params = Params {
-            gate: param(gate),
-            ..self.params
-        };
-        self.with_params(params)
+    pub fn gate<Q: ParamOf<T>>(
+        mut self,
+        gate: impl OptionalSlice<'a, Q>,
+    ) -> BackwardArgs<'a, T, Q> {
+        self.params.gate = param(gate);
+        self.retyped()
     }
 
     /// Sets the forward pass's [`Saved::mask`], if `&output.saved` has not set it. The results then include
