@@ -122,15 +122,13 @@ impl Case {
 
     /// Applies a part of an ID that does not belong to the operation; returns whether it is known.
     fn set(&mut self, token: &str) -> bool {
-        let values = Values::ALL
-            .into_iter()
-            .find(|values| values.name() == token);
+        let values = Values::NAMES.iter().find(|(name, _)| *name == token);
         let windows = token.strip_prefix("windows=").map(str::parse);
         let offset = token.strip_prefix("offset=").map(str::parse);
         if let Ok(algorithm) = token.parse() {
             self.algorithm = Some(algorithm);
-        } else if let Some(values) = values {
-            self.values = values;
+        } else if let Some((_, values)) = values {
+            self.values = *values;
         } else if let Some(Ok(bytes)) = windows {
             self.checks.windows = Some(bytes);
         } else if let Some(Ok(alignments)) = offset {
@@ -172,8 +170,9 @@ impl fmt::Display for Case {
         for token in tokens::tokens(&self.operation) {
             write!(f, "/{token}")?;
         }
-        if self.values != Values::Random {
-            write!(f, "/{}", self.values.name())?;
+        let mut values = Values::NAMES.iter();
+        if let Some((name, _)) = values.find(|(_, values)| *values == self.values) {
+            write!(f, "/{name}")?;
         }
         if let Some(algorithm) = self.algorithm {
             write!(f, "/{algorithm}")?;

@@ -20,16 +20,12 @@ const TINY: &str = "workgroup=16,fused_workgroup=32,channels_last_threads=2,chan
     row_vec4s=3,row_walk=1,busy_workgroups=1048576,tile=64,prefetched_pages=2,small_tensor=512";
 
 impl Preset {
-    const ALL: [Self; 3] = [Self::Gpu, Self::Software, Self::Tiny];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Own => "",
-            Self::Gpu => "gpu",
-            Self::Software => "software",
-            Self::Tiny => "tiny",
-        }
-    }
+    /// The names in a case's ID.
+    const NAMES: [(&'static str, Self); 3] = [
+        ("gpu", Self::Gpu),
+        ("software", Self::Software),
+        ("tiny", Self::Tiny),
+    ];
 }
 
 /// Lowers a limit.
@@ -81,10 +77,8 @@ pub(crate) struct Setting {
 impl Setting {
     /// Applies a part of an ID, if it belongs to a setting; returns whether it does.
     pub fn set(&mut self, token: &str) -> bool {
-        if let Some(preset) = Preset::ALL
-            .into_iter()
-            .find(|preset| preset.name() == token)
-        {
+        let mut presets = Preset::NAMES.into_iter();
+        if let Some((_, preset)) = presets.find(|(name, _)| *name == token) {
             self.preset = preset;
             return true;
         }
@@ -128,8 +122,9 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.preset != Preset::Own {
-            write!(f, "/{}", self.preset.name())?;
+        let mut presets = Preset::NAMES.iter();
+        if let Some((name, _)) = presets.find(|(_, preset)| *preset == self.preset) {
+            write!(f, "/{name}")?;
         }
         for (index, (key, value)) in self.changes.iter().enumerate() {
             write!(f, "{}{key}={value}", if index == 0 { '/' } else { ',' })?;

@@ -64,37 +64,20 @@ const FORWARD: &[Tensor] = &[
 ];
 
 impl Values {
-    pub const ALL: [Self; 11] = [
-        Self::Equal,
-        Self::Alternating,
-        Self::Alike,
-        Self::TinyVariance,
-        Self::LargeMean,
-        Self::HugeMean,
-        Self::Wide,
-        Self::Vast,
-        Self::Overflow,
-        Self::Patterns,
-        Self::Roundings,
+    /// The names in a case's ID.
+    pub const NAMES: [(&'static str, Self); 11] = [
+        ("equal", Self::Equal),
+        ("alternating", Self::Alternating),
+        ("alike", Self::Alike),
+        ("tiny_variance", Self::TinyVariance),
+        ("large_mean", Self::LargeMean),
+        ("huge_mean", Self::HugeMean),
+        ("wide", Self::Wide),
+        ("vast", Self::Vast),
+        ("overflow", Self::Overflow),
+        ("patterns", Self::Patterns),
+        ("roundings", Self::Roundings),
     ];
-
-    /// The name in a case's ID; empty for the default.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Random => "",
-            Self::Equal => "equal",
-            Self::Alternating => "alternating",
-            Self::Alike => "alike",
-            Self::TinyVariance => "tiny_variance",
-            Self::LargeMean => "large_mean",
-            Self::HugeMean => "huge_mean",
-            Self::Wide => "wide",
-            Self::Vast => "vast",
-            Self::Overflow => "overflow",
-            Self::Patterns => "patterns",
-            Self::Roundings => "roundings",
-        }
-    }
 
     /// The epsilon of the operation. With a variance of 0.5 it adds up to a power of two, so that results can be exact.
     pub const fn epsilon(self) -> f64 {

@@ -116,19 +116,16 @@ pub struct Case {
 
 impl Case {
     /// The operator's name in the command: a gradient is named by its layer alone.
-    pub fn op_name(&self) -> &'static str {
-        match (self.op, self.gradient) {
-            (Op::BatchNorm, true) => "batch-norm",
-            (Op::BatchNorm, false) => "batch-norm-forward",
-            (Op::LayerNorm, true) => "layer-norm",
-            (Op::LayerNorm, false) => "layer-norm-forward",
-            (Op::RmsNorm, true) => "rms-norm",
-            (Op::RmsNorm, false) => "rms-norm-forward",
-            (Op::GroupNorm, true) => "group-norm",
-            (Op::GroupNorm, false) => "group-norm-forward",
-            (Op::ChannelLayerNorm, true) => "channel-layer-norm",
-            (Op::ChannelLayerNorm, false) => "channel-layer-norm-forward",
-        }
+    pub fn op_name(&self) -> String {
+        let pass = if self.gradient { "" } else { "-forward" };
+        let norm = match self.op {
+            Op::BatchNorm => "batch-norm",
+            Op::LayerNorm => "layer-norm",
+            Op::RmsNorm => "rms-norm",
+            Op::GroupNorm => "group-norm",
+            Op::ChannelLayerNorm => "channel-layer-norm",
+        };
+        format!("{norm}{pass}")
     }
 
     /// The shape as text, like 50x256x56x56.

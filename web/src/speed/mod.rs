@@ -196,7 +196,7 @@ impl Speed {
         });
         Ok(Row {
             set: case.set.to_owned(),
-            op: case.op_name().to_owned(),
+            op: case.op_name(),
             shape: case.shape_text(),
             dtype: case.dtype.to_string(),
             data_format: case.data_format.map(|format| format.to_string()),
