@@ -9,32 +9,6 @@ use crate::plan::Plan;
 use crate::tensor::{Access, Tensor, TensorUse};
 use crate::{geometry, memory};
 
-/// An error unless variance + epsilon, as the kernels add them, is above 0 and finite in every channel (or row). NaN
-/// passes: it stays in its channel. With an infinite variance gradients would be 0, as if there were nothing to learn.
-fn check_variances(
-    tensor: Tensor,
-    group: &'static str,
-    (dtype, bytes): (DType, &[u8]),
-    epsilon: f64,
-) -> Result<(), Error> {
-    for (channel, variance) in dtype.values(bytes).enumerate() {
-        let sum = match dtype.accumulator() {
-            DType::F64 => variance + epsilon,
-            _ => f64::from(variance as f32 + epsilon as f32),
-        };
-        if sum <= 0.0 || sum.is_infinite() {
-            return Err(Error::Variance {
-                argument: tensor.name(),
-                group,
-                channel,
-                variance,
-                epsilon,
-            });
-        }
-    }
-    Ok(())
-}
-
 /// The slice given for a tensor; an error if there are two.
 fn find_slice<'s>(
     mut named: impl Iterator<Item = (Tensor, &'s [u8])>,
@@ -173,13 +147,30 @@ impl Operation {
         Ok(in_place)
     }
 
-    /// An error if a given variance, or mean of squares, is invalid.
+    /// An error unless a given variance (or mean of squares) + epsilon, as the kernels add them, is above 0 and finite
+    /// in every channel (or row). NaN passes: it stays in its channel. With an infinite variance gradients would be 0,
+    /// as if there were nothing to learn.
     fn check_statistic(&self, used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
         if !used.tensor.takes_epsilon() {
             return Ok(());
         }
-        let values = (self.types.statistics, bytes);
-        check_variances(used.tensor, self.norm.unit(), values, self.epsilon)
+        let (dtype, epsilon) = (self.types.statistics, self.epsilon);
+        for (channel, variance) in dtype.values(bytes).enumerate() {
+            let sum = match dtype.accumulator() {
+                DType::F64 => variance + epsilon,
+                _ => f64::from(variance as f32 + epsilon as f32),
+            };
+            if sum <= 0.0 || sum.is_infinite() {
+                return Err(Error::Variance {
+                    argument: used.tensor.name(),
+                    group: self.norm.unit(),
+                    channel,
+                    variance,
+                    epsilon,
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -256,12 +247,11 @@ impl<'a> OnDevice<'a> {
             let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
             buffers.push((tensor, buffer));
         }
-        let given: Vec<_> = plan
-            .tensors
-            .iter()
-            .map(|r| (r.tensor, find(&buffers, r.tensor).map(BufferRange::from)))
-            .collect();
-        let bound = bound::bind(gpu, plan, &given)?;
+        let given = plan.tensors.iter().filter_map(|r| {
+            let buffer = find(&buffers, r.tensor)?;
+            Some((r.tensor, BufferRange::from(buffer)))
+        });
+        let bound = bound::bind(gpu, plan, &given.collect::<Vec<_>>())?;
         Ok(Self {
             gpu,
             plan,

@@ -175,14 +175,13 @@ impl Plan {
         gpu: &GpuContext,
         buffers: &[(Tensor, BufferRange<'_>)],
     ) -> Result<Bound, Error> {
-        let mut given: Vec<(Tensor, Option<BufferRange<'_>>)> = Vec::new();
-        for &(tensor, range) in buffers {
-            if given.iter().any(|&(known, _)| known == tensor) {
+        for (index, (tensor, _)) in buffers.iter().enumerate() {
+            let mut before = buffers.iter().take(index);
+            if before.any(|(known, _)| known == tensor) {
                 return Err(Error::argument(tensor.name(), "one buffer", "two"));
             }
-            given.push((tensor, Some(range)));
         }
-        bound::bind(gpu, &self.plan, &given)
+        bound::bind(gpu, &self.plan, buffers)
     }
 
     pub(crate) fn inner(&self) -> &plan::Plan {

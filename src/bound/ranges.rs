@@ -90,14 +90,12 @@ impl<'a> BoundRange<'a> {
 }
 
 /// The tensors, each with the buffer given for it.
-pub(crate) type Given<'a> = [(Tensor, Option<BufferRange<'a>>)];
+pub(crate) type Given<'a> = [(Tensor, BufferRange<'a>)];
 
 /// The range given for a tensor.
 pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<'a>> {
-    given
-        .iter()
-        .find(|(t, _)| *t == tensor)
-        .and_then(|(_, range)| *range)
+    let found = given.iter().find(|(known, _)| *known == tensor);
+    found.map(|(_, range)| *range)
 }
 
 /// All of a plan's tensors.
@@ -111,9 +109,8 @@ impl<'a> BoundRanges<'a> {
         given: &Given<'a>,
         (own_workspace, workspace_bytes): (Option<&'a wgpu::Buffer>, u64),
     ) -> Result<Self, Error> {
-        for (tensor, range) in given {
-            let used = *tensor == Tensor::Workspace || plan.requirement(*tensor).is_some();
-            if range.is_some() && !used {
+        for (tensor, _) in given {
+            if *tensor != Tensor::Workspace && plan.requirement(*tensor).is_none() {
                 return Err(Error::BufferPresence {
                     tensor: tensor.name(),
                     expected: false,

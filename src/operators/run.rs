@@ -36,8 +36,7 @@ pub fn operation(operator: &dyn Operator, inputs: &Inputs<'_>) -> Result<Operati
     define().map_err(|error: Error| error.renamed(|name| given.name(name)))
 }
 
-/// An error for an input of another type or shape than the operation's tensor. Parameters may be
-/// broadcast.
+/// An error for an input of another type or shape than the operation's tensor. Parameters may be broadcast.
 fn check(given: &Given<'_>, operation: &Operation) -> Result<(), Error> {
     let tensors = operation.tensors()?;
     let broadcasts = given.sizes.get().is_some();
