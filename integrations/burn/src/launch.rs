@@ -25,6 +25,11 @@ impl Wgsl {
 }
 
 impl KernelMetadata for Wgsl {
+    /// What CubeCL's profile calls the kernel, before a hash of its text.
+    fn name(&self) -> &'static str {
+        self.kernel.entry_point()
+    }
+
     fn id(&self) -> KernelId {
         // Unchecked: indices stay in bounds, and loops end.
         KernelId::new::<Self>()
