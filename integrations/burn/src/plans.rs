@@ -10,7 +10,10 @@ use burn::tensor::{DType as BurnDType, Shape};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wgpu_norm::export::Dispatch;
-use wgpu_norm::{DType, Error, F16Encoder, Format, Operation, Plan, Tensor, TensorUse};
+use wgpu_norm::{
+    Channels, DType, DataFormat, Error, F16Encoder, Format, Norm, Operation, Plan, Tensor,
+    TensorUse,
+};
 
 /// A layer's pass on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +64,8 @@ pub struct Prepared {
     pub outputs: Vec<(Tensor, TensorSpec)>,
     /// If it may be differentiated: its gradient with parameter gradients, and without.
     pub gradients: Option<[Arc<Self>; 2]>,
+    /// The same pass on tensors whose channels are last in memory.
+    pub channels_last: Option<Arc<Self>>,
     dispatches: Mutex<HashMap<Rooms, Arc<Vec<Dispatch>>>>,
 }
 
@@ -80,7 +85,7 @@ impl Prepared {
             tensors.iter().partition(|used| used.access.writes());
         let specs =
             |tensors: Vec<&TensorUse>| tensors.into_iter().map(|used| pass.spec(used)).collect();
-        let gradient = |operation| {
+        let planned = |operation| {
             let pass = Pass {
                 operation,
                 differentiated: false,
@@ -88,15 +93,21 @@ impl Prepared {
             };
             Self::new(&pass, f16_encoder).map(Arc::new)
         };
+        // A mask's bits are in the order of memory, and its gradient may be given src in another order.
+        let masked = tensors
+            .iter()
+            .any(|used| !matches!(used.format, Format::Elements(_)));
+        let channels_last = channels_last(&pass.operation).filter(|_| !masked);
         Ok(Self {
             launch: pass.launch,
             plan,
             inputs: specs(inputs),
             outputs: specs(outputs),
+            channels_last: channels_last.map(planned).transpose()?,
             gradients: match pass.differentiated {
                 true => {
                     let all = pass.operation.gradient()?;
-                    Some([gradient(all.clone())?, gradient(all.without_param_grads())?])
+                    Some([planned(all.clone())?, planned(all.without_param_grads())?])
                 }
                 false => None,
             },
@@ -118,6 +129,27 @@ impl Prepared {
         known.insert(rooms, dispatches.clone());
         Ok(dispatches)
     }
+}
+
+/// The same operation with the channels last; `None` if it has no channels behind the samples.
+fn channels_last(operation: &Operation) -> Option<Operation> {
+    let mut last = operation.clone();
+    last.norm = match &operation.norm {
+        Norm::Batch(Channels::Axis(DataFormat::Ncx)) => {
+            Norm::Batch(Channels::Axis(DataFormat::Nxc))
+        }
+        Norm::Group {
+            groups,
+            format: DataFormat::Ncx,
+            ..
+        } => Norm::group(*groups, DataFormat::Nxc),
+        Norm::Axes {
+            axes, param_axes, ..
+        } if (&axes[..], &param_axes[..]) == (&[1], &[1]) => Norm::axes(&[-1], &[-1]),
+        _ => return None,
+    };
+    last.shape.get_mut(1..)?.rotate_left(1);
+    Some(last)
 }
 
 type Known = HashMap<Pass, Result<Arc<Prepared>, Error>>;

@@ -1,5 +1,5 @@
-//! Training steps of whole networks on one device, with Burn's norms and with wgpu-norm's in turns: a ResNet, a ConvNeXt,
-//! a transformer, a DiT and a UNet block, in f32 and f16. (bf16: WGSL lacks it.)
+//! Training steps of whole networks on one device, with Burn's norms and with wgpu-norm's in turns: a ResNet, a
+//! ConvNeXt, a transformer, a DiT and a UNet block, in f32 and f16. (WGSL has no bf16, so Burn lacks it here.)
 //!
 //! ```sh
 //! cargo bench --features autotune --bench networks             # on a GPU, within five minutes
@@ -13,8 +13,8 @@
 //! | `--seconds N` | fewer steps if they take longer; compiling is not cut short \[300\] |
 //! | `--json FILE` | the numbers in a file, too; `networks.py` joins it with PyTorch's |
 //!
-//! A step is forward, loss, backward and SGD. Its time is taken from an idle device to an idle device; the first two steps
-//! compile and do not count. The norms' share is what a step takes longer than one with the norms left out, so it
+//! A step is forward, loss, backward and SGD. Its time is taken from an idle device to an idle device; the first two
+//! steps compile and do not count. The norms' share is what a step takes longer than one with the norms left out, so it
 //! contains the copies around them and what Burn cannot fuse across them. Memory is by how much the device's pools grow
 //! in the first step. Losses are compared step by step, relative to those with Burn's norms.
 

@@ -3,8 +3,8 @@
 
     python3 networks.py OUT [BENCH] [--small] [--steps N] [--seconds N] [--device cuda|cpu]
 
-Runs the built bench, if it is given, which writes OUT/burn.json; then PyTorch, for OUT/pytorch.json; then joins both into
-OUT/networks.md. Networks, shapes, types and fields are those of the bench (main.rs). It needs this file alone, and
+Runs the built bench, if it is given, which writes OUT/burn.json; then PyTorch, for OUT/pytorch.json; then joins both
+into OUT/networks.md. Networks, shapes, types and fields are those of the bench (main.rs). It needs this file alone, and
 PyTorch for its times: without it, or without a CUDA device, the table has the bench's and the exit status is 2.
 """
 

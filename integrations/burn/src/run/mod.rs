@@ -32,9 +32,31 @@ pub fn run(prepared: &Prepared, inputs: Vec<Bound>) -> Vec<Bound> {
     outputs
 }
 
-fn try_run(prepared: &Prepared, inputs: Vec<Bound>) -> Result<Vec<Bound>, Error> {
+fn try_run(prepared: &Prepared, mut inputs: Vec<Bound>) -> Result<Vec<Bound>, Error> {
     let (_, src) = inputs.first().ok_or_else(|| missing(Tensor::Src))?;
     let (client, device) = (src.client.clone(), src.device.clone());
+    // Burn's convolutions write the channels last. Other inputs than src are copied if they differ.
+    let channels_last = prepared.channels_last.as_deref();
+    if let Some(last) = channels_last.filter(|_| has_channels_last(src)) {
+        for (_, tensor) in inputs.iter_mut().filter(|(role, _)| role.is_data()) {
+            *tensor = with_channels_last(tensor.clone());
+        }
+        let outputs = try_run(last, inputs)?.into_iter().zip(&prepared.outputs);
+        let outputs = outputs.map(|((role, tensor), (_, spec))| match role.is_data() {
+            true => (role, with_channels_first(tensor)),
+            false => (
+                role,
+                CubeTensor::new_contiguous(
+                    client.clone(),
+                    device.clone(),
+                    spec.shape.clone(),
+                    tensor.handle,
+                    tensor.dtype,
+                ),
+            ),
+        });
+        return Ok(outputs.collect());
+    }
     let outputs = prepared.outputs.iter();
     let outputs = outputs.map(|(role, spec)| (*role, empty(src, spec.clone())));
     let outputs: Vec<Bound> = outputs.collect();
@@ -56,6 +78,31 @@ fn try_run(prepared: &Prepared, inputs: Vec<Bound>) -> Result<Vec<Bound>, Error>
         Launch::Submission => submission::run(&client, &device, prepared, handles),
     }?;
     Ok(outputs)
+}
+
+/// Whether a tensor's channels are last in memory, and not first.
+fn has_channels_last(tensor: &CubeTensor) -> bool {
+    !tensor.meta.is_tiled()
+        && !tensor.is_contiguous()
+        && with_channels_last(tensor.clone()).is_contiguous()
+}
+
+/// A tensor's view with axis 1 last.
+fn with_channels_last(mut tensor: CubeTensor) -> CubeTensor {
+    let rank = tensor.meta.rank();
+    for axis in 1..rank - 1 {
+        tensor.meta.swap(axis, axis + 1);
+    }
+    tensor
+}
+
+/// A tensor's view with the last axis as axis 1.
+fn with_channels_first(mut tensor: CubeTensor) -> CubeTensor {
+    let rank = tensor.meta.rank();
+    for axis in (1..rank - 1).rev() {
+        tensor.meta.swap(axis, axis + 1);
+    }
+    tensor
 }
 
 /// An error if a tensor's bytes begin at an offset that cannot be bound. Burn's slices begin at a valid offset, or are

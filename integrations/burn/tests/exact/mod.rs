@@ -76,15 +76,20 @@ fn wide(values: &[f32]) -> Vec<f64> {
 fn seen(case: &Case) -> Vec<f64> {
     match case.view {
         View::Whole | View::Slice => wide(&case.src),
-        View::Permuted => {
-            let [rows, columns] = last_two(case);
+        View::Permuted | View::ChannelsLast => {
+            let [rows, columns] = plane(case);
             swapped(&wide(&case.src), columns, rows)
         }
     }
 }
 
-fn last_two(case: &Case) -> [usize; 2] {
-    *case.shape.last_chunk().unwrap()
+/// The axes that a view swaps: the last two, or the channels and all behind them.
+fn plane(case: &Case) -> [usize; 2] {
+    if let View::ChannelsLast = case.view {
+        [case.shape[1], case.shape[2..].iter().product()]
+    } else {
+        *case.shape.last_chunk().unwrap()
+    }
 }
 
 /// The gradient of the tensor behind the view.
@@ -95,8 +100,8 @@ fn behind(case: &Case, diff_src: &[f64]) -> Vec<f64> {
             let around = vec![0.0; case.shape[1..].iter().product()];
             [&around, diff_src, &around].concat()
         }
-        View::Permuted => {
-            let [rows, columns] = last_two(case);
+        View::Permuted | View::ChannelsLast => {
+            let [rows, columns] = plane(case);
             swapped(diff_src, rows, columns)
         }
     }
