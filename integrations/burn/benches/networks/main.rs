@@ -59,11 +59,11 @@ fn main() {
             println!("\nThe device lacks {dtype:?}.");
             continue;
         }
-        bench.run::<ResNet>(dtype, [8, 32, 32, 32], [32, 64, 56, 56]);
-        bench.run::<ConvNeXt>(dtype, [4, 16, 32, 32], [32, 96, 28, 28]);
-        bench.run::<Transformer>(dtype, [4, 1, 64, 128], [8, 1, 512, 1024]);
-        bench.run::<Dit>(dtype, [4, 1, 64, 128], [8, 1, 256, 1152]);
-        bench.run::<UNet>(dtype, [4, 32, 32, 32], [8, 192, 64, 64]);
+        bench.run::<ResNet>(dtype, [4, 16, 32, 32], [32, 64, 56, 56]);
+        bench.run::<ConvNeXt>(dtype, [4, 16, 16, 16], [32, 96, 28, 28]);
+        bench.run::<Transformer>(dtype, [2, 1, 64, 128], [8, 1, 512, 1024]);
+        bench.run::<Dit>(dtype, [2, 1, 64, 128], [8, 1, 256, 1152]);
+        bench.run::<UNet>(dtype, [4, 16, 32, 32], [8, 192, 64, 64]);
     }
     if let Some(path) = &bench.options.json {
         let autotune = cfg!(feature = "autotune");

@@ -120,11 +120,11 @@ class UNet(Base):
 
 # The bench's small and large shapes.
 NETWORKS = {
-    "ResNet": (ResNet, (8, 32, 32, 32), (32, 64, 56, 56)),
-    "ConvNeXt": (ConvNeXt, (4, 16, 32, 32), (32, 96, 28, 28)),
-    "transformer": (Transformer, (4, 1, 64, 128), (8, 1, 512, 1024)),
-    "DiT": (DiT, (4, 1, 64, 128), (8, 1, 256, 1152)),
-    "UNet": (UNet, (4, 32, 32, 32), (8, 192, 64, 64)),
+    "ResNet": (ResNet, (4, 16, 32, 32), (32, 64, 56, 56)),
+    "ConvNeXt": (ConvNeXt, (4, 16, 16, 16), (32, 96, 28, 28)),
+    "transformer": (Transformer, (2, 1, 64, 128), (8, 1, 512, 1024)),
+    "DiT": (DiT, (2, 1, 64, 128), (8, 1, 256, 1152)),
+    "UNet": (UNet, (4, 16, 32, 32), (8, 192, 64, 64)),
 }
 
 
