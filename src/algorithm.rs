@@ -16,7 +16,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Layer or RMS norm in one reading: each row is held in registers.
+    /// Layer or RMS norm in one reading: each row is held in registers. So are groups that are rows, forward, and planes
+    /// of instance norm.
     RowsInRegisters,
     /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; in a forward pass, statistics, then
     /// dst.

@@ -75,7 +75,8 @@ pub struct Tuning {
     /// The most elements of a workgroup's channels in a fused kernel: its second reading is expected to come from a
     /// cache.
     pub fused_block: u32,
-    /// The fewest workgroups of a fused kernel: with fewer it would leave the adapter idle. Small tensors use it all
+    /// The fewest workgroups of a fused kernel: with fewer it would leave the adapter idle. A GPU needs more of them where
+    /// an invocation walks more than eight vec4s. Small tensors use it all
     /// the same; the channels-last kernel then has fewer invocations side by side, and so more workgroups.
     pub fused_blocks: u32,
     /// The most vec4s that an invocation of the fused channels-first kernel adds one after another, up to 256. If loads

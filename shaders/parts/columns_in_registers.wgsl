@@ -58,6 +58,10 @@ fn weighed(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     return weigh(sums, coefficients);
 }
 
+fn weighed_total(sums: Accumulator, batch: u32, row: u32, coefficients: Coefficients) -> Accumulator {
+    return sums;
+}
+
 fn store_statistics_of_tile(
     local: u32,
     batch: u32,

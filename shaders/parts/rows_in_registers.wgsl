@@ -51,17 +51,19 @@ fn begin_tile(batch: u32, row: u32, first: u32, misalignment: u32) -> Coefficien
     let number = number_of_row(batch, row);
     let record = record_of_coefficients(statistics_of(number / 4u, uniforms.epsilon), number % 4u);
     let inputs = load_in_row(start_of_row(batch, row), 0u, 0u);
-    var known = coefficients_of(splat(record));
-    if of_planes && uniforms.group_channels == 1u {
-        known = with_params(known, params_in_row(neutral_params(), batch, row, 0u));
-    }
-    return begin_row(known, splat_inputs(inputs[0], misalignment));
+    return begin_row(coefficients_of(splat(record)), splat_inputs(inputs[0], misalignment));
 }
 
-// A gradient's planes are one to a row, in which gamma does not vary.
+// An element's terms, weighted. A gradient's planes are one to a row, whose sums are weighted as a whole: unweighted
+// they are those of the parameters' gradients.
 fn weighed(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     if of_planes { return sums; }
     return weigh(sums, coefficients);
+}
+
+fn weighed_total(sums: Accumulator, batch: u32, row: u32, coefficients: Coefficients) -> Accumulator {
+    if !of_planes { return sums; }
+    return weigh(sums, with_params(coefficients, params_in_row(neutral_params(), batch, row, 0u)));
 }
 
 // Which of a vec4's elements count, in a row that may be past the last.

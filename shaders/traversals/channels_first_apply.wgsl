@@ -27,11 +27,10 @@ fn channels_first_apply(
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
-    // The first tiles write the results of all channels.
-    if adds_up { store_results_of_channels(tile * workgroup_size + local, scalars()); }
-
     let first = tile / uniforms.chunks * uniforms.tile_planes;
     apply_to_planes(local, first, min(uniforms.planes, first + uniforms.tile_planes), tile % uniforms.chunks);
+    // The first tiles write the results of all channels.
+    if adds_up { store_results_of_channels(tile * workgroup_size + local, scalars()); }
 }
 
 // The record of a plane's channel before its sums.

@@ -18,7 +18,7 @@
 // Of columns, it walks on to the next column tiles. A row's sums of diff_dst and diff_dst · x̂ stay in registers until
 // the walk ends; then `threads_per_partial` neighbouring invocations add theirs up and write a partial sum.
 //
-// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`) written; diff_src
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`, `kept`) written; diff_src
 // written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional), parameters (optional, or in the workspace) read; workspace
 // (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (`stored`, or of
@@ -85,7 +85,8 @@ fn in_registers(
         if !of_rows { own_first = first_column_of(step.column_tile, local); }
         // Past the last row, the last one stands in and counts 0, since all invocations must reach the barriers.
         let first = step.row + thread_row;
-        var coefficients = begin_tile(batch, min(first, step.end - 1u), own_first, misalignment);
+        let first_inside = min(first, step.end - 1u);
+        var coefficients = begin_tile(batch, first_inside, own_first, misalignment);
         var total = Accumulator();
         for (var q = 0u; q < held_rows; q++) {
             let row = first + q * thread_rows;
@@ -106,7 +107,7 @@ fn in_registers(
             }
         }
         var joint = sum_of_tile(local, half, total);
-        coefficients = with_sums(coefficients, joint, scalars());
+        coefficients = with_sums(coefficients, weighed_total(joint, batch, first_inside, coefficients), scalars());
         half = 1u - half;
         for (var reduction = 1u; reduction < row_reductions; reduction++) {
             coefficients = next_reduction(coefficients);
@@ -124,7 +125,7 @@ fn in_registers(
                 }
             }
             joint = sum_of_tile(local, half, total);
-            coefficients = with_sums(coefficients, joint, scalars());
+            coefficients = with_sums(coefficients, weighed_total(joint, batch, first_inside, coefficients), scalars());
             half = 1u - half;
         }
         if summed && !of_rows {

@@ -18,6 +18,8 @@ constants! {
         branches: bool,
         /// Only where planes begin at vectors.
         in_turns: bool,
+        /// Results of several tiles are side by side in a vec4, so that each stores its own, word by word.
+        shares_results: bool,
     }
 }
 

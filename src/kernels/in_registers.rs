@@ -24,7 +24,7 @@ constants! {
         shares_words: bool,
         /// Of rows: every invocation's vectors are in the row.
         complete: bool,
-        /// Each row's statistics go to the workspace,
+        /// Each row's statistics, or a gradient's sums of a plane, go to the workspace,
         kept: bool,
         /// or to their own tensors, whose elements do not share words.
         stored: bool,
@@ -32,7 +32,7 @@ constants! {
         copied_params: u32,
         /// Each batch has parameters of its own.
         of_samples: bool,
-        /// The parameters' gradients are wanted.
+        /// Sums of columns, or of rows, are taken: the parameters' gradients.
         summed: bool,
         /// Invocations with the same columns add up their sums.
         add_thread_rows: bool,

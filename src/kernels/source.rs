@@ -16,6 +16,9 @@ pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 /// The name of the constant that says whether rows share words. The functions that read and write tensors depend on it.
 pub(super) const SHARES_WORDS: &str = "shares_words";
 
+/// The name of the constant that says whether several tiles store results in one vec4, each word by word.
+pub(super) const SHARES_RESULTS: &str = "shares_results";
+
 /// The name of the constant that says how many rows are loaded before the first is used.
 pub(crate) const ROWS_AT_ONCE: &str = "rows_at_once";
 
@@ -98,6 +101,11 @@ impl Variant {
             let stored = self.bound.iter().copied();
             let stored = stored.filter(|&t| t.is_statistic() && self.body.writes(t));
             self.exact.extend(stored);
+        }
+        if self.is(SHARES_RESULTS) {
+            let results = self.bound.iter().copied();
+            let results = results.filter(|&t| !t.is_data() && self.body.writes(t));
+            self.exact.extend(results);
         }
         // Kernels that touch no element compute no activation.
         if matches!(

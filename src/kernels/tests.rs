@@ -12,7 +12,7 @@ mod variants;
 use super::describe::Value;
 use super::files::{self, PARTS};
 use super::params::Params;
-use super::source::{SHARES_WORDS, SUBGROUPS};
+use super::source::{SHARES_RESULTS, SHARES_WORDS, SUBGROUPS};
 use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant, sums};
 use crate::element::DType;
 use crate::f16_encoder::F16Encoder;
@@ -899,7 +899,7 @@ fn every_constant_and_uniform_is_read() {
                         .condition
                         .is_some_and(|(constant, _)| constant == *name)
                 });
-            let of_accessors = *name == SHARES_WORDS;
+            let of_accessors = [SHARES_WORDS, SHARES_RESULTS].contains(name);
             assert!(
                 chooses || reads(name) || of_accessors,
                 "{}: {name}",

@@ -108,6 +108,8 @@ fn gate_times_gamma_beyond_the_type() {
                 [1e30, 1e8, 1e-20],
                 [1e-30, 1e32, 1.0],
                 [1e-22, 1e-22, 1e35],
+                [2.0, 0.0, 1.0],
+                [0.0, 2.0, 1.0],
             ] {
                 check_factors(&norm, shape, factors);
             }
@@ -135,6 +137,7 @@ fn check_factors(norm: &Norm, shape: &[usize], [gamma, gate, diff_dst]: [f32; 3]
                 Tensor::Mean | Tensor::MeanSquare | Tensor::Variance => 1.0,
                 Tensor::Gamma => gamma,
                 Tensor::Gate => gate,
+                Tensor::Beta if gate == 0.0 => 1.0,
                 Tensor::Beta => 1e3 / gate,
                 _ => diff_dst * (at % 5) as f32,
             };

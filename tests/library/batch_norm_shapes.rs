@@ -71,6 +71,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
     for subject in subjects() {
         let set = |change: fn(&mut Tuning)| {
             subject.with_profile("gpu", |profile| {
+                profile.long_words = false;
                 profile.tuning = Tuning::GPU;
                 change(&mut profile.tuning);
             })
@@ -91,6 +92,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
             [2, 64, 14, 14],
             [8, 64, 7, 7],
             [1, 64, 57, 57],
+            [50, 256, 14, 14],
         ] {
             assert_eq!(
                 kernels(&usual, &shape) == ["channels_first_fused"],
@@ -101,7 +103,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         }
         // Channels that are too long, too few blocks, runs that cannot be processed one by one, and a binding too small
         // for a tensor that cannot be cut.
-        for shape in [[50, 512, 28, 28], [50, 256, 14, 14], [50, 1024, 13, 15]] {
+        for shape in [[50, 512, 28, 28], [50, 64, 14, 14], [50, 1024, 13, 15]] {
             assert_ne!(
                 kernels(&usual, &shape),
                 ["channels_first_fused"],
@@ -109,6 +111,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
             );
         }
         let small_bindings = subject.with_profile("gpu, small bindings", |profile| {
+            profile.long_words = false;
             profile.tuning = Tuning::GPU;
             profile.max_binding = 32 << 20;
         });

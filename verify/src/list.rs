@@ -187,12 +187,13 @@ axes_norm_{backward,forward}/{2x700x49,1x1000x24,3x530x8}/over_1/along_1/{f32,f1
 group_norm_forward/{3x12x9/groups_4,2x8x7/groups_2,5x64x49/groups_32,2x6x5/groups_3,3x10x4/groups_2,2x9x67/groups_3}/ncx/{f32,f16,bf16-f32,f64,relu/f32,residual/f16}/rows_in_registers/{gpu,software,tiny}
 group_norm_forward/{3x12x9/groups_4,2x8x7/groups_2}/ncx/{no_gamma/f32,f32/exact,bf16/pooled,f32/nan}/rows_in_registers/gpu
 batch_norm_{backward,forward}/{1x701x200/ncx/f32,1x701x400/ncx/f16}/fused_channels_first/gpu/alignment=2048/windows=131072
-batch_norm_{backward,forward}/{2x5x32,1x7x64,3x6x36,8x11x196,5x3x20}/ncx/{f32,f16,bf16-f32,f64,f32/relu}/fused_channels_first/{gpu,gpu/subgroup_size=0}
-batch_norm_{backward,forward}/{2x5x32,3x7x20}/ncx/{f32,f16}/fused_channels_first/gpu/{exact,pooled,nan}
-batch_norm_forward/{2x5x32,8x11x196,3x7x20}/ncx/{f32,f16-f32,f16}/fused_channels_first/gpu/running
+batch_norm_{backward,forward}/{2x5x32,1x7x64,3x6x36,8x11x196,5x3x20}/ncx/{f32,f16,bf16-f32,f64,f32/relu}/fused_channels_first/{gpu,gpu/tile=64,gpu/subgroup_size=0}
+batch_norm_{backward,forward}/{2x5x32,3x7x20}/ncx/{f32,f16}/fused_channels_first/gpu/tile=64/{exact,pooled,nan}
+batch_norm_forward/{2x5x32,8x11x196,3x7x20}/ncx/{f32,f16-f32,f16}/fused_channels_first/{gpu,gpu/tile=64}/running
 batch_norm_{backward,forward,inference}/{9x24x196,3x5x2000,3x70x8}/ncx/{f32,f16,bf16-f32/relu,f64}/channels_first/{gpu,gpu/tile=1000,tiny}
 batch_norm_{backward,forward}/{9x24x196/ncx/f32,3x5x8000/ncx/f32,3x5x16000/ncx/f16}/channels_first/gpu/tile=1000,window_unit=4096/windows=65536
-{group,instance}_norm_{backward,forward,inference}/9x24x196/ncx/{f32,f16/gate}/channels_first/{gpu,gpu/tile=1000}
+group_norm_{backward,forward,inference}/9x24x196/ncx/groups_4/{f32,f16}/channels_first/{gpu,gpu/tile=1000}
+instance_norm_{backward,forward,inference}/9x24x196/ncx/{f32,f16}/channels_first/{gpu,gpu/tile=1000}
 group_norm_{backward,forward}/{3x50x8/groups_2/relu,3x7x5/groups_5/silu,2x30x6/groups_3/relu/residual}/nxc/f32
 group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu,2x30x6/groups_3/silu}/nxc/bf16-f32
 group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/no_gamma}/f32

@@ -18,7 +18,7 @@ use crate::plan::workspace::{Region, Workspace};
 use std::ops::Range;
 
 /// Invocations of a workgroup that may have no plane.
-const MOST_IDLE: u32 = 32;
+pub(super) const MOST_IDLE: u32 = 32;
 
 /// The most partial sums of all tiles that the elementwise pass adds up itself.
 const MOST_ADDED_OF_TILES: u64 = 1 << 16;

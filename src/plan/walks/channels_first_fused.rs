@@ -1,7 +1,7 @@
 //! Planes in one dispatch: when that fits, its tiles and windows.
 
 use super::channels::Channels;
-use super::channels_first::PlaneAlignment;
+use super::channels_first::{MOST_IDLE, PlaneAlignment};
 use super::{Known, Reduced, Walk};
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes};
 use crate::plan::axes::{Grid, LONE_PLANE};
@@ -13,6 +13,7 @@ use crate::plan::sizes::{div_ceil, word};
 use crate::plan::stages::combine_groups::sums_of_all_samples;
 use crate::plan::windows::alignment;
 use crate::plan::workspace::Workspace;
+use crate::tuning::SMALLEST_WORKGROUP;
 
 /// The most elements of a tensor that is bound at once although it is not small.
 const MOST_AT_ONCE: u64 = 1 << 24;
@@ -61,7 +62,7 @@ impl Blocks<'_> {
         let threads_per_plane = planner
             .profile
             .threads_per_plane(widest, inner, vector_vec4s);
-        // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
+        // Fewer do not fill whole vectors.
         let whole = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2()));
         let of_groups = planner.body.of_groups;
         let turns = grid.inner.is_multiple_of(vector) && !of_groups;
@@ -99,7 +100,15 @@ impl Blocks<'_> {
         while block.planes_at_once < most && !self.always_suits(&block) {
             block = divided(widest, 2 * block.planes_at_once);
         }
-        while block.channels > fewest && !self.always_suits(&block) {
+        // A GPU has no use for workgroups smaller than a subgroup.
+        let narrowest = match planner.profile.cheap_barriers() {
+            true => planner.profile.subgroup_size.max(MOST_IDLE),
+            false => SMALLEST_WORKGROUP,
+        };
+        while block.channels > fewest
+            && block.workgroup_size >= 2 * narrowest
+            && !self.always_suits(&block)
+        {
             block = divided(block.workgroup_size / 2, block.planes_at_once);
         }
         block
@@ -286,6 +295,7 @@ impl Walk for PlanesFused<'_> {
             ends_with_vector: alignment.ends_with_vector,
             branches: planner.profile.cheap_barriers(),
             in_turns: block.in_turns,
+            shares_results: !is_grouped && !block.channels.is_multiple_of(4),
         };
         // With one outer index, windows can begin at tiles; with several, a tile is spread over the tensor.
         let elements = block.channels * u64::from(grid.inner);
