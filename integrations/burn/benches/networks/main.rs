@@ -171,7 +171,10 @@ impl Bench {
                 of_burns: least(&side) / burns.0,
                 share: 1.0 - none / least(&side),
                 memory: side.memory as f64 / f64::from(1 << 20),
-                difference: pairs.map(|(a, b)| (a - b).abs() / b).fold(0.0, f32::max),
+                difference: pairs
+                    .map(|(a, b)| (a - b).abs() / b)
+                    // NaN stays.
+                    .fold(0.0, |a, b| if a.is_nan() || a >= b { a } else { b }),
                 last_loss: side.losses.last().copied().unwrap_or(f32::NAN),
                 median: median(side.times),
             };
@@ -279,8 +282,7 @@ impl Row {
     /// Whether the losses are others than with Burn's norms.
     fn differs(&self) -> bool {
         let most = if self.dtype == "f32" { 1e-3 } else { 2e-2 };
-        // NaN differs, too.
-        self.norms != Norms::None && !(self.difference <= most)
+        self.norms != Norms::None && (self.difference.is_nan() || self.difference > most)
     }
 
     fn name(&self) -> String {

@@ -42,18 +42,19 @@ fn try_run(prepared: &Prepared, mut inputs: Vec<Bound>) -> Result<Vec<Bound>, Er
             *tensor = with_channels_last(tensor.clone());
         }
         let outputs = try_run(last, inputs)?.into_iter().zip(&prepared.outputs);
-        let outputs = outputs.map(|((role, tensor), (_, spec))| match role.is_data() {
-            true => (role, with_channels_first(tensor)),
-            false => (
-                role,
+        let outputs = outputs.map(|((role, tensor), (_, spec))| {
+            let first = if role.is_data() {
+                with_channels_first(tensor)
+            } else {
                 CubeTensor::new_contiguous(
                     client.clone(),
                     device.clone(),
                     spec.shape.clone(),
                     tensor.handle,
                     tensor.dtype,
-                ),
-            ),
+                )
+            };
+            (role, first)
         });
         return Ok(outputs.collect());
     }
@@ -90,7 +91,7 @@ fn has_channels_last(tensor: &CubeTensor) -> bool {
 /// A tensor's view with axis 1 last.
 fn with_channels_last(mut tensor: CubeTensor) -> CubeTensor {
     let rank = tensor.meta.rank();
-    for axis in 1..rank - 1 {
+    for axis in 1..rank.saturating_sub(1) {
         tensor.meta.swap(axis, axis + 1);
     }
     tensor
@@ -99,7 +100,7 @@ fn with_channels_last(mut tensor: CubeTensor) -> CubeTensor {
 /// A tensor's view with the last axis as axis 1.
 fn with_channels_first(mut tensor: CubeTensor) -> CubeTensor {
     let rank = tensor.meta.rank();
-    for axis in (1..rank - 1).rev() {
+    for axis in (1..rank.saturating_sub(1)).rev() {
         tensor.meta.swap(axis, axis + 1);
     }
     tensor
