@@ -26,7 +26,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 
 heading "tests, and the bench once"
 cargo test --locked
-cargo test --locked --bench networks -- --small --steps 2
+cargo test --locked --bench networks -- --small --steps 1
 
 heading "example digits"
 cargo run --locked --quiet --example digits -- --steps 10 "$CARGO_TARGET_DIR/digits.svg"
