@@ -1,4 +1,5 @@
-// For columns that are channels, whose statistics and parameters are read from tensors. A reduction leaves records of them.
+// For columns that are channels, whose statistics and parameters are read from tensors. A reduction leaves records of
+// them.
 
 #import body, channel_records, params, positions, records
 

@@ -6,20 +6,20 @@
 // caller wants are written, too.
 //
 // A tile is some rows by all vectors of a row, or all rows of a batch by `threads_per_row` vectors. An invocation holds
-// `column_vectors` vectors of `held_rows` rows. Compilers keep arrays in registers if they are as long as the loops over
-// them; where several rows are held, a vector is one vec4, so that every index is known.
+// `column_vectors` vectors of `held_rows` rows. Compilers keep arrays in registers if they are as long as the loops
+// over them; where several rows are held, a vector is one vec4, so that every index is known.
 //
 // Of rows, it then walks on, `row_step` rows further, and the sums of each column, for layer norm of diff_dst and
-// diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of an invocation
-// begin at the same position in a vec4, so that an invocation keeps to the same columns and holds their parameters:
-// `misalignments` workgroups share a tile of rows, each with its own positions. Rows may be groups of channels, whose
-// planes of `inner` elements have parameters of their own (`of_planes`).
+// diff_dst · x̂, stay in registers until the walk ends; they are then written as partial sums. All rows of an
+// invocation begin at the same position in a vec4, so that an invocation keeps to the same columns and holds their
+// parameters: `misalignments` workgroups share a tile of rows, each with its own positions. Rows may be groups of
+// channels, whose planes of `inner` elements have parameters of their own (`of_planes`).
 //
 // Of columns, it walks on to the next column tiles. A row's sums of diff_dst and diff_dst · x̂ stay in registers until
 // the walk ends; then `threads_per_partial` neighbouring invocations add theirs up and write a partial sum.
 //
-// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`, `kept`) written; diff_src
-// written, or diff_dst in place.
+// Bindings of a gradient: src, diff_dst, statistics, parameters (optional) read; workspace (`summed`, `kept`) written;
+// diff_src written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional), parameters (optional, or in the workspace) read; workspace
 // (optional) read, or written where statistics are `kept`; dst, sum (with residual), statistics (`stored`, or of
 // columns) written.

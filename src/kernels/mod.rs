@@ -22,8 +22,9 @@
 //!   to the tensor's length, and store only as many elements as a kernel tells them, which are those in the tensor.
 //!   Such a tensor does not move in vectors of two.
 //! * Another invocation may be writing, in place, the elements that a clamped load reads, the other row's elements
-//!   of a vec4 that two rows share, or another tile's running statistics in a vec4. These elements are never used. Where a row's means go to its record, invocations past
-//!   the tile's last row may read it meanwhile: its statistics, which stay what they are, for sums that count 0.
+//!   of a vec4 that two rows share, or another tile's running statistics in a vec4. These elements are never used.
+//!   Where a row's means go to its record, invocations past the tile's last row may read it meanwhile: its statistics,
+//!   which stay what they are, for sums that count 0.
 //! * Some elements of a vec4 are stored through 64-bit words by reading the vec4 and writing all of it. All of it is
 //!   bound, or the tensor would be exact, and only one invocation stores each vec4.
 //! * Where two rows share a vec4, since rows do not begin at vec4s, each row's invocation stores its own elements of
@@ -38,20 +39,18 @@
 //!   channel / `group_channels`, which is below `statistics`, and parameters at channel mod `parameters`. Where
 //!   channels are `mixed`, these indices consist of some of the channel's digits along the axes, and are below the
 //!   product of these axes' sizes, which is the length. Where rows have parameters of each sample, the length is a
-//!   whole row for each; the sample is the batch of the tile, and the vec4 is clamped to its last. Where rows are groups
-//!   of planes, the channel is below `row_channels`, which is the length: the first of the row's group, plus the column's
-//!   plane among those of the group, the column clamped to the row's last.
+//!   whole row for each; the sample is the batch of the tile, and the vec4 is clamped to its last. Where rows are
+//!   groups of planes, the channel is below `row_channels`, which is the length: the first of the row's group, plus the
+//!   column's plane among those of the group, the column clamped to the row's last.
 //! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records,
 //!   and kernels index a region below the size that the plan reserved:
 //!   statistics, means and the sums of groups' channels by channel or row (in `combine_groups` by channel k, below
-//!   `group_channels`, of a group that is clamped to the last, or by channel k, below `channels` / `parameters`, of those
-//!   with a parameter that is clamped to the last; where channels are `mixed`, by an index joined of digits
-//!   along the channels' axes, below the product of their sizes, in `finish`, too);
-//!   partial sums by (split, column), or where they are `paired` by (split, two columns) in whole vec4s, by
-//!   (split, channel) where they are `by_channel`, or by (row, partial sum);
-//!   copies of parameters by vec4 of their elements;
-//!   the records to which `channels_first_apply` adds parameters by statistic, which is below `statistics`;
-//!   subtotals by (subtotal, vec4 of channels).
+//!   `group_channels`, of a group that is clamped to the last, or by channel k, below `channels` / `parameters`, of
+//!   those with a parameter that is clamped to the last; where channels are `mixed`, by an index joined of digits along
+//!   the channels' axes, below the product of their sizes, in `finish`, too); partial sums by (split, column), or where
+//!   they are `paired` by (split, two columns) in whole vec4s, by (split, channel) where they are `by_channel`, or by
+//!   (row, partial sum); copies of parameters by vec4 of their elements; the records to which `channels_first_apply`
+//!   adds parameters by statistic, which is below `statistics`; subtotals by (subtotal, vec4 of channels).
 //! * Where columns are done in ranges, the plan's offsets of later ranges wrap below 0, and the statistics added to
 //!   them wrap back. Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits
 //!   added to them wrap back: the records of all rounds together may be more than 2³², but both additions are modulo
@@ -65,9 +64,10 @@
 //!   invocation's index plus a stride that the loop bounds keep below it; or by its subgroup's number, of which there
 //!   are at most `workgroup_size` / 2, in one half or the other; or by a channel of the tile (`tile_channels` is at
 //!   most `workgroup_size`; where statistics belong to groups it is a multiple of `group_channels`), or by one of its
-//!   planes, of which there are at most `workgroup_size` where a kernel walks `by_vectors`. `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` ·
-//!   `planes_at_once`; `threads_per_partial` is one too, and at most `threads_per_row`. The walk over
-//!   columns, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
+//!   planes, of which there are at most `workgroup_size` where a kernel walks `by_vectors`. `threads` is a power of two
+//!   and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`; `threads_per_partial` is one too,
+//!   and at most `threads_per_row`. The walk over columns, where it is `by_channel`, has rows of at most
+//!   `workgroup_size` vec4s, all of which one workgroup owns.
 //! * Private arrays have `column_vectors` or `vectors_at_once` vectors of `vector_vec4s` vec4s, in `in_registers` of
 //!   `held_rows` rows, and are indexed below these.
 //!

@@ -101,9 +101,10 @@ impl Blocks<'_> {
             block = divided(widest, 2 * block.planes_at_once);
         }
         // A GPU has no use for workgroups smaller than a subgroup.
-        let narrowest = match planner.profile.cheap_barriers() {
-            true => planner.profile.subgroup_size.max(MOST_IDLE),
-            false => SMALLEST_WORKGROUP,
+        let narrowest = if planner.profile.cheap_barriers() {
+            planner.profile.subgroup_size.max(MOST_IDLE)
+        } else {
+            SMALLEST_WORKGROUP
         };
         while block.channels > fewest
             && block.workgroup_size >= 2 * narrowest
