@@ -2,7 +2,7 @@
 //! ConvNeXt, a transformer, a DiT and a UNet block, in f32 and f16. (WGSL has no bf16, so Burn lacks it here.)
 //!
 //! ```sh
-//! cargo bench --features autotune --bench networks             # on a GPU, within five minutes
+//! cargo bench --features autotune --bench networks             # on a GPU
 //! cargo bench --features autotune --bench networks -- --small  # on a software driver
 //! ```
 //!
