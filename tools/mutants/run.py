@@ -146,6 +146,8 @@ UNSEEN = [
     ("parts/columns_in_registers.wgsl", "tile_at", "Tile(0u", ", 1u);", UNUSED),
     ("parts/columns_in_registers.wgsl", "inside_row_of_tile", "select(0u", "select(1u", "rows past the last store no sums"),
     ("parts/columns_in_registers.wgsl", "store_sums_of_row", "row >= ", "row > ", LATER),
+    ("parts/columns_in_registers.wgsl", "store_statistics_of_tile", "return;", "", "any invocation may write what all have"),
+    ("parts/rows_in_registers.wgsl", "step_at", "0u)", "1u)", UNUSED),
     ("traversals/finish.wgsl", "finish", "< stride", "<= stride", "a race that invocations in lockstep do not lose"),
     ("parts/columns_aligned.wgsl", "load_in_row", "/ vector_elements - 1u", "", MASKED),
     ("traversals/in_registers.wgsl", "in_registers", "for (var k = 0u", "k <= vector_vec4s", OUTSIDE),
